@@ -1,1 +1,2 @@
-//! placeholder
+//! RTL of the mprdma NIC in Rust-HDL, and the tools that turn it into Verilog.
+pub mod nic;
