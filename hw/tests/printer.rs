@@ -2,7 +2,10 @@
 use mprdma_hw::prelude::*;
 
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
-pub struct Stage { pub a: Bits<8>, pub valid: Bit }
+pub struct Stage {
+    pub a: Bits<8>,
+    pub valid: Bit,
+}
 
 block! {
     /// Counts.
