@@ -7,6 +7,7 @@ pub mod beat;
 pub mod packet_fifo;
 pub mod ram;
 pub mod skid;
+pub mod slices;
 pub mod sync;
 pub mod sync_fifo;
 

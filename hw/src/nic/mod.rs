@@ -1,2 +1,3 @@
 //! The blocks of the NIC core, one file or folder each.
+pub mod control;
 pub mod types;
