@@ -1,6 +1,6 @@
 //! The command unit: checks a command, puts it on the configuration bus, waits for every owner, reports.
 
-use super::layouts::{CqFields, EqFields, MrFields, QpFields};
+use crate::nic::layouts::{CqFields, EqFields, MrFields, QpFields};
 use crate::leaf::{Ram, RamStyle};
 use crate::nic::types::CfgReq;
 use crate::prelude::*;

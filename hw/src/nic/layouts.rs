@@ -1,8 +1,9 @@
-//! The records of the command window, taken apart into their fields.
+//! The records of `spec` that several blocks take apart or put together.
 
 use crate::prelude::*;
-use crate::unpack;
+use crate::{pack, unpack};
 use mprdma_spec::command::{cq_image, eq_image, mr_image, qp_image};
+use mprdma_spec::descriptor::{cqe, eqe};
 
 unpack! {
     /// The fields of `qp_image` that commands check.
@@ -30,5 +31,18 @@ unpack! {
     /// The fields of `eq_image`.
     pub struct EqFields from eq_image: 1024 {
         eqn: EQN 16, log2: LOG2 4, vector: VECTOR 8, base: BASE 64,
+    }
+}
+pack! {
+    /// Builds a CQE.
+    pub struct CqeRecord into cqe: 256 {
+        qpn: QPN 24, wqe_index: WQE_INDEX 16, byte_len: BYTE_LEN 32, imm: IMM 32, timestamp: TIMESTAMP 32,
+        status: STATUS 8, opcode: OPCODE 8, flags: FLAGS 8, phase: PHASE 1,
+    }
+}
+pack! {
+    /// Builds an EQE.
+    pub struct EqeRecord into eqe: 128 {
+        kind: TYPE 8, code: CODE 8, number: NUMBER 24, phase: PHASE 1,
     }
 }
