@@ -2,7 +2,10 @@
 use mprdma_hw::prelude::*;
 
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
-pub struct Stage { pub a: Bits<8>, pub valid: Bit }
+pub struct Stage {
+    pub a: Bits<8>,
+    pub valid: Bit,
+}
 
 block! {
     /// Counts.
@@ -38,5 +41,5 @@ fn counter() {
     let mut u = Counter::<24>::default();
     u.connect_all();
     check_all(&u).unwrap();
-    println!("{:#?}", u.hdl());
+    println!("{}", mprdma_hw::verilog::generate(&u, "counter").unwrap());
 }
