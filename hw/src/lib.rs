@@ -2,6 +2,7 @@
 
 pub mod leaf;
 pub mod macros;
+pub mod nic;
 pub mod register;
 
 /// What a file with a block imports.
