@@ -1,4 +1,6 @@
 //! Tests of the leaves: rust-hdl simulator and Verilated form against plain Rust.
 
+mod arith;
+mod crc;
 mod fifo;
 mod support;
