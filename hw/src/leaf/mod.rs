@@ -3,6 +3,7 @@
 //! Every stream is `valid`/`ready`: an item moves on a rising edge at which both are high. Every leaf drives `valid`
 //! from registers; `ready` is a register too, except where the leaf says otherwise.
 
+pub mod align;
 pub mod arbiter;
 pub mod arith;
 pub mod beat;
@@ -16,6 +17,7 @@ pub mod skid;
 pub mod sync;
 pub mod sync_fifo;
 
+pub use align::{Header, LaneBeat, Prepend, Realign};
 pub use arbiter::{Arbiter, Arbiter2, Arbiter3, Arbiter4};
 pub use arith::{xorshift64, Lfsr, Mul16};
 pub use beat::Beat;
