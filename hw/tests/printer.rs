@@ -41,5 +41,5 @@ fn counter() {
     let mut u = Counter::<24>::default();
     u.connect_all();
     check_all(&u).unwrap();
-    println!("{:#?}", u.hdl());
+    println!("{}", mprdma_hw::verilog::generate(&u, "counter").unwrap());
 }
