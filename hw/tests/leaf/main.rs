@@ -4,4 +4,5 @@ mod align;
 mod arith;
 mod crc;
 mod fifo;
+mod print;
 mod support;
