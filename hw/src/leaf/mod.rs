@@ -14,6 +14,7 @@ mod expr;
 pub mod packet_fifo;
 pub mod ram;
 pub mod skid;
+pub mod slices;
 pub mod sync;
 pub mod sync_fifo;
 
@@ -26,5 +27,6 @@ pub use delay::Delay;
 pub use packet_fifo::PacketFifo;
 pub use ram::{Ram, RamStyle};
 pub use skid::Skid;
+pub use slices::{Pack, Record, Slice, SliceField, Unpack};
 pub use sync::{AsyncFifo, Synchronizer};
 pub use sync_fifo::SyncFifo;
