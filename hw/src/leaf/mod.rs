@@ -27,5 +27,6 @@ pub use delay::Delay;
 pub use packet_fifo::PacketFifo;
 pub use ram::{Ram, RamStyle};
 pub use skid::Skid;
+pub use slices::{Pack, Record, Slice, SliceField, Unpack};
 pub use sync::{AsyncFifo, Synchronizer};
 pub use sync_fifo::SyncFifo;
