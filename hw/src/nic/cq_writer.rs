@@ -2,7 +2,7 @@
 
 use super::layouts::{CqFields, CqeRecord};
 use super::types::{AsyncEvent, CfgReq, Completion, DmaWriteReq, Doorbell};
-use crate::leaf::{Beat, Ram, RamStyle, SyncFifo};
+use crate::leaf::{Beat, Pack, Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
 use mprdma_spec::descriptor::{cqe, EventType, CQE_WITH_IMM};
@@ -47,7 +47,7 @@ block! {
     /// - In: `receive`, `send` (completions), `cq_db` (consumer index, arm), the configuration bus, `tick` for the time
     ///   stamp, `written` (pulse: the DMA write engine has handed one of this block's writes to the bus).
     /// - Out: `request` and `data` for the DMA write engine (one beat of 32 bytes each), `interrupt` (MSI-X vector),
-    ///   `event` (CQ error), pulses `cnt_written`, `cnt_overflow`; `cfg_done`, `init_done`, `busy`.
+    ///   `notice` (CQ error), pulses `cnt_written`, `cnt_overflow`; `cfg_done`, `init_done`, `busy`.
     /// - One completion per 4 cycles. An interrupt follows the CQE that caused it onto the bus, never overtakes it.
     ///
     /// A completion for a CQ that does not exist is dropped. One that finds its ring full is dropped too, kills the CQ
@@ -69,7 +69,7 @@ block! {
             request_ready: Bit,
             data_ready: Bit,
             interrupt_ready: Bit,
-            event_ready: Bit,
+            notice_ready: Bit,
         }
         out {
             receive_ready: Bit,
@@ -81,8 +81,8 @@ block! {
             data_valid: Bit,
             interrupt: Bits<8>,
             interrupt_valid: Bit,
-            event: AsyncEvent,
-            event_valid: Bit,
+            notice: AsyncEvent,
+            notice_valid: Bit,
             cnt_written: Bit,
             cnt_overflow: Bit,
             cfg_done: Bit,
@@ -143,8 +143,8 @@ block! {
             empty: CqContext = CqContext::default(),
         }
         sub {
-            fields: CqFields = CqFields::default(),
-            record: CqeRecord = CqeRecord::default(),
+            fields: Unpack<CqFields, 1024> = Unpack::default(),
+            record: Pack<CqeRecord, 256> = Pack::default(),
             table: Ram<CqContext, CQW> = Ram::new(RamStyle::Distributed, false),
             receives: SyncFifo<Completion, 4> = SyncFifo::shallow(),
             sends: SyncFifo<Completion, 4> = SyncFifo::shallow(),
@@ -204,9 +204,9 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.interrupt.next = self.interrupts.out_data.val();
         self.interrupt_valid.next = self.interrupts.out_valid.val();
         self.interrupts.out_ready.next = self.interrupt_ready.val();
-        self.event.next = self.events.out_data.val();
-        self.event_valid.next = self.events.out_valid.val();
-        self.events.out_ready.next = self.event_ready.val();
+        self.notice.next = self.events.out_data.val();
+        self.notice_valid.next = self.events.out_valid.val();
+        self.events.out_ready.next = self.notice_ready.val();
 
         comment!("pick: doorbells first, then receive and send completions in turn; commands when nothing waits");
         self.pick_db.next = false;
@@ -231,24 +231,24 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.used.next = self.now.val().producer - self.now.val().consumer;
         self.slot.next = self.now.val().producer & self.mask.val();
         self.wrapped.next = self.now.val().producer >> self.now.val().log2;
-        self.record.qpn.next = bit_cast::<24, 16>(self.item.q.val().qpn);
-        self.record.wqe_index.next = self.item.q.val().wqe_index;
-        self.record.byte_len.next = self.item.q.val().byte_len;
-        self.record.imm.next = self.item.q.val().imm;
-        self.record.timestamp.next = self.tick.val();
-        self.record.status.next = self.item.q.val().status;
-        self.record.opcode.next = self.item.q.val().opcode;
-        self.record.flags.next = self.without.val();
+        self.record.record.next.qpn = bit_cast::<24, 16>(self.item.q.val().qpn);
+        self.record.record.next.wqe_index = self.item.q.val().wqe_index;
+        self.record.record.next.byte_len = self.item.q.val().byte_len;
+        self.record.record.next.imm = self.item.q.val().imm;
+        self.record.record.next.timestamp = self.tick.val();
+        self.record.record.next.status = self.item.q.val().status;
+        self.record.record.next.opcode = self.item.q.val().opcode;
+        self.record.record.next.flags = self.without.val();
         if self.item.q.val().with_imm {
-            self.record.flags.next = self.with_imm.val();
+            self.record.record.next.flags = self.with_imm.val();
         }
-        self.record.phase.next = !self.wrapped.val().get_bits::<1>(0);
+        self.record.record.next.phase = !self.wrapped.val().get_bits::<1>(0);
         self.write_req.next.iova = self.now.val().base + (bit_cast::<64, 16>(self.slot.val()) << 5);
         self.write_req.next.length = self.cqe_bytes.val();
         self.write_req.next.skip = bits::<7>(0);
         self.requests.in_data.next = self.write_req.val();
         self.requests.in_valid.next = false;
-        self.beat.next.data = bit_cast::<512, 256>(self.record.record.val());
+        self.beat.next.data = bit_cast::<512, 256>(self.record.image.val());
         self.beat.next.nbytes = self.beat_bytes.val();
         self.beat.next.last = true;
         self.beats.in_data.next = self.beat.val();
@@ -261,13 +261,13 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.events.in_data.next = self.failure.val();
         self.events.in_valid.next = false;
 
-        self.fields.record.next = self.cfg.val().image;
+        self.fields.image.next = self.cfg.val().image;
         self.fresh.next = self.empty.val();
         if self.creates.val() {
             self.fresh.next.valid = true;
-            self.fresh.next.log2 = self.fields.log2.val();
-            self.fresh.next.vector = self.fields.vector.val();
-            self.fresh.next.base = self.fields.base.val();
+            self.fresh.next.log2 = self.fields.record.val().log2;
+            self.fresh.next.vector = self.fields.record.val().vector;
+            self.fresh.next.base = self.fields.record.val().base;
         }
 
         self.table.read.next = true;

@@ -2,7 +2,7 @@
 
 use super::layouts::{EqFields, EqeRecord};
 use super::types::{AsyncEvent, CfgReq, DmaWriteReq, Doorbell, QpError};
-use crate::leaf::{Beat, SyncFifo};
+use crate::leaf::{Beat, Pack, SyncFifo, Unpack};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
 use mprdma_spec::descriptor::{eqe, EventType};
@@ -97,8 +97,8 @@ block! {
             beat_bytes: Bits<7> = bits(eqe::BYTES as u64),
         }
         sub {
-            fields: EqFields = EqFields::default(),
-            record: EqeRecord = EqeRecord::default(),
+            fields: Unpack<EqFields, 1024> = Unpack::default(),
+            record: Pack<EqeRecord, 128> = Pack::default(),
             fatals: SyncFifo<QpError, 4> = SyncFifo::shallow(),
             accesses: SyncFifo<QpError, 4> = SyncFifo::shallow(),
             cq_events: SyncFifo<AsyncEvent, 3> = SyncFifo::shallow(),
@@ -162,7 +162,7 @@ impl Logic for EqWriter {
         if self.doorbells.out_valid.val() {
             self.consumer.d.next = self.doorbells.out_data.val().index;
         }
-        self.fields.record.next = self.cfg.val().image;
+        self.fields.image.next = self.cfg.val().image;
         self.creates.next = self.cfg.val().op == self.create_eq.val();
         self.destroys.next = self.cfg.val().op == self.destroy_eq.val();
         self.cfg_answered.d.next = false;
@@ -175,9 +175,9 @@ impl Logic for EqWriter {
                 self.exists.d.next = true;
                 self.producer.d.next = bits::<16>(0);
                 self.consumer.d.next = bits::<16>(0);
-                self.log2.d.next = self.fields.log2.val();
-                self.vector.d.next = self.fields.vector.val();
-                self.base.d.next = self.fields.base.val();
+                self.log2.d.next = self.fields.record.val().log2;
+                self.vector.d.next = self.fields.record.val().vector;
+                self.base.d.next = self.fields.record.val().base;
             } else if self.destroys.val() {
                 self.exists.d.next = false;
             }
@@ -209,14 +209,14 @@ impl Logic for EqWriter {
         self.used.next = self.producer.q.val() - self.consumer.q.val();
         self.slot.next = self.producer.q.val() & self.mask.val();
         self.wrapped.next = self.producer.q.val() >> self.log2.q.val();
-        self.record.kind.next = self.item.q.val().kind;
-        self.record.code.next = self.item.q.val().code;
-        self.record.number.next = self.item.q.val().number;
-        self.record.phase.next = !self.wrapped.val().get_bits::<1>(0);
+        self.record.record.next.kind = self.item.q.val().kind;
+        self.record.record.next.code = self.item.q.val().code;
+        self.record.record.next.number = self.item.q.val().number;
+        self.record.record.next.phase = !self.wrapped.val().get_bits::<1>(0);
         self.write_req.next.iova = self.base.q.val() + (bit_cast::<64, 16>(self.slot.val()) << 4);
         self.write_req.next.length = self.eqe_bytes.val();
         self.write_req.next.skip = bits::<7>(0);
-        self.beat.next.data = bit_cast::<512, 128>(self.record.record.val());
+        self.beat.next.data = bit_cast::<512, 128>(self.record.image.val());
         self.beat.next.nbytes = self.beat_bytes.val();
         self.beat.next.last = true;
         self.requests.in_data.next = self.write_req.val();

@@ -1,48 +1,89 @@
 //! The records of `spec` that several blocks take apart or put together.
 
 use crate::prelude::*;
-use crate::{pack, unpack};
+use crate::record;
 use mprdma_spec::command::{cq_image, eq_image, mr_image, qp_image};
 use mprdma_spec::descriptor::{cqe, eqe};
 
-unpack! {
+record! {
     /// The fields of `qp_image` that commands check.
-    pub struct QpFields from qp_image: 1024 {
-        qpn: QPN 24, mask: MASK 8, state: STATE 4, mode: MODE 4, mtu: MTU 3, hole_repair: HOLE_REPAIR 1,
-        vp_recycle: VP_RECYCLE 1, sq_base: SQ_BASE 64, sq_log2: SQ_LOG2 4, sq_cqn: SQ_CQN 16, rq_log2: RQ_LOG2 4,
-        rq_base: RQ_BASE 64, rq_cqn: RQ_CQN 16, rto_floor: RTO_FLOOR 16, burst_interval: BURST_INTERVAL 8,
-        delta: DELTA 8, vp_base: VP_BASE 16, vp_count: VP_COUNT 16, initial_window: INITIAL_WINDOW 8,
-        cwnd_max: CWND_MAX 12,
+    pub struct QpFields {
+        pub qpn: Bits<24> = qp_image::QPN,
+        pub mask: Bits<8> = qp_image::MASK,
+        pub state: Bits<4> = qp_image::STATE,
+        pub mode: Bits<4> = qp_image::MODE,
+        pub mtu: Bits<3> = qp_image::MTU,
+        pub hole_repair: Bits<1> = qp_image::HOLE_REPAIR,
+        pub vp_recycle: Bits<1> = qp_image::VP_RECYCLE,
+        pub sq_base: Bits<64> = qp_image::SQ_BASE,
+        pub sq_log2: Bits<4> = qp_image::SQ_LOG2,
+        pub sq_cqn: Bits<16> = qp_image::SQ_CQN,
+        pub rq_log2: Bits<4> = qp_image::RQ_LOG2,
+        pub rq_base: Bits<64> = qp_image::RQ_BASE,
+        pub rq_cqn: Bits<16> = qp_image::RQ_CQN,
+        pub rto_floor: Bits<16> = qp_image::RTO_FLOOR,
+        pub burst_interval: Bits<8> = qp_image::BURST_INTERVAL,
+        pub delta: Bits<8> = qp_image::DELTA,
+        pub vp_base: Bits<16> = qp_image::VP_BASE,
+        pub vp_count: Bits<16> = qp_image::VP_COUNT,
+        pub initial_window: Bits<8> = qp_image::INITIAL_WINDOW,
+        pub cwnd_max: Bits<12> = qp_image::CWND_MAX,
     }
 }
-unpack! {
+
+record! {
     /// The fields of `mr_image`.
-    pub struct MrFields from mr_image: 1024 {
-        key: KEY 32, pd: PD 16, rights: RIGHTS 8, va: VA 64, iova: IOVA 64, length: LENGTH 48,
+    pub struct MrFields {
+        pub key: Bits<32> = mr_image::KEY,
+        pub pd: Bits<16> = mr_image::PD,
+        pub rights: Bits<8> = mr_image::RIGHTS,
+        pub va: Bits<64> = mr_image::VA,
+        pub iova: Bits<64> = mr_image::IOVA,
+        pub length: Bits<48> = mr_image::LENGTH,
     }
 }
-unpack! {
+
+record! {
     /// The fields of `cq_image`.
-    pub struct CqFields from cq_image: 1024 {
-        cqn: CQN 16, log2: LOG2 4, vector: VECTOR 8, base: BASE 64,
+    pub struct CqFields {
+        pub cqn: Bits<16> = cq_image::CQN,
+        pub log2: Bits<4> = cq_image::LOG2,
+        pub vector: Bits<8> = cq_image::VECTOR,
+        pub base: Bits<64> = cq_image::BASE,
     }
 }
-unpack! {
+
+record! {
     /// The fields of `eq_image`.
-    pub struct EqFields from eq_image: 1024 {
-        eqn: EQN 16, log2: LOG2 4, vector: VECTOR 8, base: BASE 64,
+    pub struct EqFields {
+        pub eqn: Bits<16> = eq_image::EQN,
+        pub log2: Bits<4> = eq_image::LOG2,
+        pub vector: Bits<8> = eq_image::VECTOR,
+        pub base: Bits<64> = eq_image::BASE,
     }
 }
-pack! {
-    /// Builds a CQE.
-    pub struct CqeRecord into cqe: 256 {
-        qpn: QPN 24, wqe_index: WQE_INDEX 16, byte_len: BYTE_LEN 32, imm: IMM 32, timestamp: TIMESTAMP 32,
-        status: STATUS 8, opcode: OPCODE 8, flags: FLAGS 8, phase: PHASE 1,
+
+record! {
+    /// A completion queue entry.
+    pub struct CqeRecord {
+        pub qpn: Bits<24> = cqe::QPN,
+        pub wqe_index: Bits<16> = cqe::WQE_INDEX,
+        pub byte_len: Bits<32> = cqe::BYTE_LEN,
+        pub imm: Bits<32> = cqe::IMM,
+        pub timestamp: Bits<32> = cqe::TIMESTAMP,
+        pub status: Bits<8> = cqe::STATUS,
+        pub opcode: Bits<8> = cqe::OPCODE,
+        pub flags: Bits<8> = cqe::FLAGS,
+        pub phase: Bits<1> = cqe::PHASE,
     }
 }
-pack! {
-    /// Builds an EQE.
-    pub struct EqeRecord into eqe: 128 {
-        kind: TYPE 8, code: CODE 8, number: NUMBER 24, phase: PHASE 1,
+
+record! {
+    /// An event queue entry.
+    pub struct EqeRecord {
+        pub kind: Bits<8> = eqe::TYPE,
+        pub code: Bits<8> = eqe::CODE,
+        pub number: Bits<24> = eqe::NUMBER,
+        pub phase: Bits<1> = eqe::PHASE,
     }
 }

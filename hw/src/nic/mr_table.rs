@@ -2,7 +2,7 @@
 
 use super::layouts::MrFields;
 use super::types::{CfgReq, MrAnswer, MrQuery};
-use crate::leaf::{Ram, RamStyle, SyncFifo};
+use crate::leaf::{Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
 
@@ -52,7 +52,7 @@ block! {
             slot: Bits<24>,
             entry: Region,
             fresh: Region,
-            end: Bits<49>,
+            reach: Bits<49>,
             found: MrAnswer,
             registers: Bit,
             deregisters: Bit,
@@ -87,7 +87,7 @@ block! {
             empty: Region = Region::default(),
         }
         sub {
-            fields: MrFields = MrFields::default(),
+            fields: Unpack<MrFields, 1024> = Unpack::default(),
             table: Ram<Region, MRW> = Ram::new(RamStyle::Block, false),
             questions: SyncFifo<MrQuery, 3> = SyncFifo::shallow(),
             answers: SyncFifo<MrAnswer, 4> = SyncFifo::shallow(),
@@ -125,14 +125,14 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         self.answers.reset.next = self.reset.val();
 
         comment!("the table: cleared after reset, then written by commands");
-        self.fields.record.next = self.cfg.val().image;
+        self.fields.image.next = self.cfg.val().image;
         self.fresh.next.valid = true;
-        self.fresh.next.generation = self.fields.key.val().get_bits::<8>(0);
-        self.fresh.next.rights = self.fields.rights.val();
-        self.fresh.next.pd = self.fields.pd.val();
-        self.fresh.next.va = self.fields.va.val();
-        self.fresh.next.iova = self.fields.iova.val();
-        self.fresh.next.length = self.fields.length.val();
+        self.fresh.next.generation = self.fields.record.val().key.get_bits::<8>(0);
+        self.fresh.next.rights = self.fields.record.val().rights;
+        self.fresh.next.pd = self.fields.record.val().pd;
+        self.fresh.next.va = self.fields.record.val().va;
+        self.fresh.next.iova = self.fields.record.val().iova;
+        self.fresh.next.length = self.fields.record.val().length;
         self.registers.next = self.cfg.val().op == self.register_mr.val();
         self.deregisters.next = self.cfg.val().op == self.deregister_mr.val();
         self.table.write.next = false;
@@ -185,12 +185,12 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         self.region_3.d.next = self.region_2.q.val();
         self.valid_3.d.next = self.valid_2.q.val();
         comment!("T3: bounds and translation");
-        self.end.next =
+        self.reach.next =
             bit_cast::<49, 48>(self.offset_3.q.val().get_bits::<48>(0)) + bit_cast::<49, 32>(self.length_3.q.val());
         self.found.next.hit = self.key_good_3.q.val()
             & !self.below_3.q.val()
             & !self.offset_3.q.val().get_bits::<16>(48).any()
-            & (self.end.val() <= bit_cast::<49, 48>(self.region_3.q.val().length));
+            & (self.reach.val() <= bit_cast::<49, 48>(self.region_3.q.val().length));
         self.found.next.rights = self.region_3.q.val().rights;
         self.found.next.pd = self.region_3.q.val().pd;
         self.found.next.iova = self.region_3.q.val().iova + self.offset_3.q.val();
