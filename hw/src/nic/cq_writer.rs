@@ -145,7 +145,7 @@ block! {
         sub {
             fields: Unpack<CqFields, 1024> = Unpack::default(),
             record: Pack<CqeRecord, 256> = Pack::default(),
-            table: Ram<CqContext, CQW> = Ram::new(RamStyle::Distributed, false),
+            queues: Ram<CqContext, CQW> = Ram::new(RamStyle::Distributed, false),
             receives: SyncFifo<Completion, 4> = SyncFifo::shallow(),
             sends: SyncFifo<Completion, 4> = SyncFifo::shallow(),
             doorbells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
@@ -178,7 +178,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             context,
             at
         );
-        clock!(self, clock, table, receives, sends, doorbells, requests, beats, interrupts, events);
+        clock!(self, clock, queues, receives, sends, doorbells, requests, beats, interrupts, events);
         self.receives.reset.next = self.reset.val();
         self.sends.reset.next = self.reset.val();
         self.doorbells.reset.next = self.reset.val();
@@ -270,11 +270,11 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             self.fresh.next.base = self.fields.record.val().base;
         }
 
-        self.table.read.next = true;
-        self.table.read_addr.next = self.at.q.val();
-        self.table.write.next = false;
-        self.table.write_addr.next = self.at.q.val();
-        self.table.write_data.next = self.next.val();
+        self.queues.read.next = true;
+        self.queues.read_addr.next = self.at.q.val();
+        self.queues.write.next = false;
+        self.queues.write_addr.next = self.at.q.val();
+        self.queues.write_data.next = self.next.val();
         self.push.next = false;
         self.cfg_answered.d.next = false;
         self.pulse_written.d.next = false;
@@ -285,9 +285,9 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
 
         match self.step.q.val() {
             Step::Clear => {
-                self.table.write.next = true;
-                self.table.write_addr.next = self.clearing.q.val();
-                self.table.write_data.next = self.empty.val();
+                self.queues.write.next = true;
+                self.queues.write_addr.next = self.clearing.q.val();
+                self.queues.write_data.next = self.empty.val();
                 self.clearing.d.next = self.clearing.q.val() + 1;
                 if self.clearing.q.val().all() {
                     self.step.d.next = Step::Pick;
@@ -327,12 +327,12 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                 self.step.d.next = Step::Act;
             }
             Step::Act => {
-                self.context.d.next = self.table.read_data.val();
+                self.context.d.next = self.queues.read_data.val();
                 self.step.d.next = Step::Write;
             }
             Step::Command => {
-                self.table.write.next = self.creates.val() | self.destroys.val();
-                self.table.write_data.next = self.fresh.val();
+                self.queues.write.next = self.creates.val() | self.destroys.val();
+                self.queues.write_data.next = self.fresh.val();
                 self.served.d.next = true;
                 self.cfg_answered.d.next = true;
                 self.step.d.next = Step::Pick;
@@ -349,14 +349,14 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                                     self.step.d.next = Step::Drain;
                                 }
                             }
-                            self.table.write.next = true;
+                            self.queues.write.next = true;
                         }
                         Job::Complete => {
                             if self.now.val().dead {
                                 self.pulse_overflow.d.next = true;
                             } else if self.used.val() >= self.size.val() {
                                 self.next.next.dead = true;
-                                self.table.write.next = true;
+                                self.queues.write.next = true;
                                 self.events.in_valid.next = true;
                                 self.pulse_overflow.d.next = true;
                             } else {
@@ -365,7 +365,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                                 self.push.next = true;
                                 self.next.next.producer = self.now.val().producer + self.one.val();
                                 self.next.next.armed = false;
-                                self.table.write.next = true;
+                                self.queues.write.next = true;
                                 self.pulse_written.d.next = true;
                                 if self.now.val().armed {
                                     self.step.d.next = Step::Drain;

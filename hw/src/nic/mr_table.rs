@@ -88,7 +88,7 @@ block! {
         }
         sub {
             fields: Unpack<MrFields, 1024> = Unpack::default(),
-            table: Ram<Region, MRW> = Ram::new(RamStyle::Block, false),
+            regions: Ram<Region, MRW> = Ram::new(RamStyle::Block, false),
             questions: SyncFifo<MrQuery, 3> = SyncFifo::shallow(),
             answers: SyncFifo<MrAnswer, 4> = SyncFifo::shallow(),
         }
@@ -120,7 +120,7 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
             key_good_3,
             region_3
         );
-        clock!(self, clock, table, questions, answers);
+        clock!(self, clock, regions, questions, answers);
         self.questions.reset.next = self.reset.val();
         self.answers.reset.next = self.reset.val();
 
@@ -135,13 +135,13 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         self.fresh.next.length = self.fields.record.val().length;
         self.registers.next = self.cfg.val().op == self.register_mr.val();
         self.deregisters.next = self.cfg.val().op == self.deregister_mr.val();
-        self.table.write.next = false;
-        self.table.write_addr.next = self.cfg.val().index.get_bits::<MRW>(0);
-        self.table.write_data.next = self.empty.val();
+        self.regions.write.next = false;
+        self.regions.write_addr.next = self.cfg.val().index.get_bits::<MRW>(0);
+        self.regions.write_data.next = self.empty.val();
         self.cfg_answered.d.next = false;
         if !self.ready.q.val() {
-            self.table.write.next = true;
-            self.table.write_addr.next = self.clearing.q.val();
+            self.regions.write.next = true;
+            self.regions.write_addr.next = self.clearing.q.val();
             self.clearing.d.next = self.clearing.q.val() + 1;
             self.ready.d.next = self.clearing.q.val().all();
         } else if !self.cfg_valid.val() {
@@ -149,9 +149,9 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         } else if !self.served.q.val() {
             self.served.d.next = true;
             self.cfg_answered.d.next = true;
-            self.table.write.next = self.registers.val() | self.deregisters.val();
+            self.regions.write.next = self.registers.val() | self.deregisters.val();
             if self.registers.val() {
-                self.table.write_data.next = self.fresh.val();
+                self.regions.write_data.next = self.fresh.val();
             }
         }
         self.cfg_done.next = self.cfg_answered.q.val();
@@ -164,13 +164,13 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         self.take.next = self.questions.out_valid.val() & self.ready.q.val() & (self.inside.q.val() < self.most.val());
         self.questions.out_ready.next = self.take.val();
         self.slot.next = self.questions.out_data.val().key.get_bits::<24>(8);
-        self.table.read.next = true;
-        self.table.read_addr.next = self.slot.val().get_bits::<MRW>(0);
+        self.regions.read.next = true;
+        self.regions.read_addr.next = self.slot.val().get_bits::<MRW>(0);
         self.query_1.d.next = self.questions.out_data.val();
         self.in_table_1.d.next = self.slot.val() < self.entries.val();
         self.valid_1.d.next = self.take.val();
         comment!("T1: the entry arrives");
-        self.entry.next = self.table.read_data.val();
+        self.entry.next = self.regions.read_data.val();
         self.query_2.d.next = self.query_1.q.val();
         self.region_2.d.next = self.entry.val();
         self.in_table_2.d.next = self.in_table_1.q.val();
