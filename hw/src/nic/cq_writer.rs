@@ -46,7 +46,7 @@ block! {
     ///
     /// - In: `receive`, `send` (completions), `cq_db` (consumer index, arm), the configuration bus, `tick` for the time
     ///   stamp, `written` (pulse: the DMA write engine has handed one of this block's writes to the bus).
-    /// - Out: `request` and `data` for the DMA write engine (one beat of 32 bytes each), `interrupt` (MSI-X vector),
+    /// - Out: `request` and `data` for the DMA write engine (one beat of 32 bytes each), `irq` (MSI-X vector),
     ///   `notice` (CQ error), pulses `cnt_written`, `cnt_overflow`; `cfg_done`, `init_done`, `busy`.
     /// - One completion per 4 cycles. An interrupt follows the CQE that caused it onto the bus, never overtakes it.
     ///
@@ -68,7 +68,7 @@ block! {
             written: Bit,
             request_ready: Bit,
             data_ready: Bit,
-            interrupt_ready: Bit,
+            irq_ready: Bit,
             notice_ready: Bit,
         }
         out {
@@ -79,8 +79,8 @@ block! {
             request_valid: Bit,
             data: Beat,
             data_valid: Bit,
-            interrupt: Bits<8>,
-            interrupt_valid: Bit,
+            irq: Bits<8>,
+            irq_valid: Bit,
             notice: AsyncEvent,
             notice_valid: Bit,
             cnt_written: Bit,
@@ -201,9 +201,9 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.data.next = self.beats.out_data.val();
         self.data_valid.next = self.beats.out_valid.val();
         self.beats.out_ready.next = self.data_ready.val();
-        self.interrupt.next = self.interrupts.out_data.val();
-        self.interrupt_valid.next = self.interrupts.out_valid.val();
-        self.interrupts.out_ready.next = self.interrupt_ready.val();
+        self.irq.next = self.interrupts.out_data.val();
+        self.irq_valid.next = self.interrupts.out_valid.val();
+        self.interrupts.out_ready.next = self.irq_ready.val();
         self.notice.next = self.events.out_data.val();
         self.notice_valid.next = self.events.out_valid.val();
         self.events.out_ready.next = self.notice_ready.val();

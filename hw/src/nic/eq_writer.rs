@@ -20,7 +20,7 @@ block! {
     ///
     /// - In: `fatal` (QPs that went to ERROR), `access` (QPs whose peer broke the rules), `cq_event`; `eq_db` (consumer
     ///   index); the configuration bus; `written` (pulse: one of this block's writes reached the bus).
-    /// - Out: `request` and `data` for the DMA write engine (one beat of 16 bytes), `interrupt`; `cfg_done`, `busy`.
+    /// - Out: `request` and `data` for the DMA write engine (one beat of 16 bytes), `irq`; `cfg_done`, `busy`.
     /// - One event per 6 cycles and its way to the bus. Each raises the EQ's vector behind its EQE.
     ///
     /// Without an EQ, and when the ring is full, events are dropped: the state that they tell of stays readable.
@@ -41,7 +41,7 @@ block! {
             written: Bit,
             request_ready: Bit,
             data_ready: Bit,
-            interrupt_ready: Bit,
+            irq_ready: Bit,
         }
         out {
             fatal_ready: Bit,
@@ -52,8 +52,8 @@ block! {
             request_valid: Bit,
             data: Beat,
             data_valid: Bit,
-            interrupt: Bits<8>,
-            interrupt_valid: Bit,
+            irq: Bits<8>,
+            irq_valid: Bit,
             cfg_done: Bit,
             busy: Bit,
         }
@@ -153,9 +153,9 @@ impl Logic for EqWriter {
         self.data.next = self.beats.out_data.val();
         self.data_valid.next = self.beats.out_valid.val();
         self.beats.out_ready.next = self.data_ready.val();
-        self.interrupt.next = self.interrupts.out_data.val();
-        self.interrupt_valid.next = self.interrupts.out_valid.val();
-        self.interrupts.out_ready.next = self.interrupt_ready.val();
+        self.irq.next = self.interrupts.out_data.val();
+        self.irq_valid.next = self.interrupts.out_valid.val();
+        self.interrupts.out_ready.next = self.irq_ready.val();
 
         comment!("the queue's own state");
         self.doorbells.out_ready.next = true;
