@@ -25,7 +25,10 @@ pub fn put(source: &str, field: Field) -> VerilogStatement {
 /// `record = 0`, before the fields are put in.
 #[must_use]
 pub fn clear<const R: usize>() -> VerilogStatement {
-    VerilogStatement::Assignment(signal("record"), VerilogExpression::Literal(Bits::<R>::default().into()))
+    VerilogStatement::Assignment(
+        signal("record"),
+        VerilogExpression::Literal(Bits::<R>::default().into()),
+    )
 }
 
 /// The simulator's side of [`take`].
@@ -37,7 +40,11 @@ pub fn bits_at<const R: usize, const N: usize>(record: Bits<R>, field: Field) ->
 
 /// The simulator's side of [`put`], into a record whose field is still zero.
 #[must_use]
-pub fn with_bits<const R: usize, const N: usize>(record: Bits<R>, field: Field, value: Bits<N>) -> Bits<R> {
+pub fn with_bits<const R: usize, const N: usize>(
+    record: Bits<R>,
+    field: Field,
+    value: Bits<N>,
+) -> Bits<R> {
     assert_eq!(N, field.bits, "{} is {} bits wide", field.name, field.bits);
     record | (bit_cast::<R, N>(value) << field.lsb as u64)
 }

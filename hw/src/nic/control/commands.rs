@@ -198,10 +198,14 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.eq.record.next = self.image.val();
 
         comment!("what kind of object, which one");
-        self.is_qp.next = (self.code.q.val() >= self.create_qp.val()) & (self.code.q.val() <= self.destroy_qp.val());
-        self.is_mr.next = (self.code.q.val() == self.register_mr.val()) | (self.code.q.val() == self.deregister_mr.val());
-        self.is_cq.next = (self.code.q.val() == self.create_cq.val()) | (self.code.q.val() == self.destroy_cq.val());
-        self.is_eq.next = (self.code.q.val() == self.create_eq.val()) | (self.code.q.val() == self.destroy_eq.val());
+        self.is_qp.next = (self.code.q.val() >= self.create_qp.val())
+            & (self.code.q.val() <= self.destroy_qp.val());
+        self.is_mr.next = (self.code.q.val() == self.register_mr.val())
+            | (self.code.q.val() == self.deregister_mr.val());
+        self.is_cq.next = (self.code.q.val() == self.create_cq.val())
+            | (self.code.q.val() == self.destroy_cq.val());
+        self.is_eq.next = (self.code.q.val() == self.create_eq.val())
+            | (self.code.q.val() == self.destroy_eq.val());
         self.creates.next = (self.code.q.val() == self.create_qp.val())
             | (self.code.q.val() == self.register_mr.val())
             | (self.code.q.val() == self.create_cq.val())
@@ -231,8 +235,10 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.takes_state.next = self.creates.val() | self.qp.mask.val().get_bit(0);
         self.takes_sender.next = self.creates.val() | self.qp.mask.val().get_bit(3);
         self.takes_multipath.next = self.creates.val() | self.qp.mask.val().get_bit(4);
-        self.state_good.next = self.qp.state.val().any() & (self.qp.state.val() <= self.state_error.val());
-        self.vp_end.next = bit_cast::<17, 16>(self.qp.vp_base.val()) + bit_cast::<17, 16>(self.qp.vp_count.val());
+        self.state_good.next =
+            self.qp.state.val().any() & (self.qp.state.val() <= self.state_error.val());
+        self.vp_end.next =
+            bit_cast::<17, 16>(self.qp.vp_base.val()) + bit_cast::<17, 16>(self.qp.vp_count.val());
         self.multipath_good.next = self.qp.vp_count.val().any()
             & (self.vp_end.val() <= self.vp_most.val())
             & self.qp.delta.val().any()
@@ -266,8 +272,8 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         }
         self.region_end.next = self.mr.va.val() + bit_cast::<64, 48>(self.mr.length.val());
         self.region_io_end.next = self.mr.iova.val() + bit_cast::<64, 48>(self.mr.length.val());
-        self.region_good.next =
-            (self.region_end.val() >= self.mr.va.val()) & (self.region_io_end.val() >= self.mr.iova.val());
+        self.region_good.next = (self.region_end.val() >= self.mr.va.val())
+            & (self.region_io_end.val() >= self.mr.iova.val());
         self.argument_good.d.next = true;
         if self.is_qp.val() {
             self.argument_good.d.next = self.qp_good.val()
@@ -384,7 +390,8 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                     self.issued.d.next = true;
                     if self.seen_now.val() == self.all_owners.val() {
                         self.issued.d.next = false;
-                        self.answer.d.next = self.wide_sender.val() | (self.wide_receiver.val() << 512);
+                        self.answer.d.next =
+                            self.wide_sender.val() | (self.wide_receiver.val() << 512);
                         self.step.d.next = Step::Record;
                         if self.code.q.val() == self.destroy_qp.val() {
                             self.step.d.next = Step::Markers;
