@@ -16,6 +16,7 @@ pub mod ram;
 pub mod skid;
 pub mod sync;
 pub mod sync_fifo;
+pub mod timer_wheel;
 
 pub use align::{Header, LaneBeat, Prepend, Realign};
 pub use arbiter::{Arbiter, Arbiter2, Arbiter3, Arbiter4};
@@ -28,3 +29,4 @@ pub use ram::{Ram, RamStyle};
 pub use skid::Skid;
 pub use sync::{AsyncFifo, Synchronizer};
 pub use sync_fifo::SyncFifo;
+pub use timer_wheel::{TimerArm, TimerWheel};
