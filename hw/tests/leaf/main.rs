@@ -6,3 +6,4 @@ mod crc;
 mod fifo;
 mod print;
 mod support;
+mod timer;

@@ -27,5 +27,6 @@ fn every_leaf_prints() {
         print(Crc32Stream::default(), "crc32");
         print(Realign::default(), "realign");
         print(Prepend::default(), "prepend");
+        print(TimerWheel::<10, 8>::default(), "timer_wheel");
     });
 }
