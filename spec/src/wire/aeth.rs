@@ -10,7 +10,7 @@ header! { "AETH", 4 bytes {
 /// Credit count that says that credits are not in use (IBA 9.7.7.2).
 pub const CREDIT_INVALID: u8 = 31;
 
-/// Why a request was refused (IBA table 46).
+/// Why a request was refused (IBA 9.7.5.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nak {
     /// A PSN is missing.
@@ -25,12 +25,12 @@ pub enum Nak {
     InvalidRdRequest = 4,
 }
 
-/// The syndrome byte, decoded (IBA table 45).
+/// The syndrome byte, decoded (IBA 9.3.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Syndrome {
     /// Done; 5-bit credit code.
     Ack(u8),
-    /// Receiver not ready; 5-bit timer code (IBA table 46a).
+    /// Receiver not ready; 5-bit timer code (IBA 9.7.5.2.8).
     Rnr(u8),
     /// Refused.
     Nak(Nak),

@@ -1,4 +1,4 @@
-//! Atomic acknowledge extended transport header (IBA 9.3.5.3).
+//! Atomic acknowledge extended transport header (IBA 9.3).
 
 use super::{header, plain_repr};
 

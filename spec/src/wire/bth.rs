@@ -38,7 +38,7 @@ plain_repr! {
     }
 }
 
-/// Opcodes (IBA table 38), and those of the MP transport in the manufacturer-specific range.
+/// Opcodes (IBA 9.2.1), and those of the MP transport in the manufacturer-specific range.
 pub mod opcode {
     /// Transport code of reliable connections, bits 7..5.
     pub const RC: u8 = 0b000;

@@ -49,7 +49,7 @@ pub enum Address {
     },
 }
 
-/// BTH without the opcode's pad count and version, which follow from the rest of the frame.
+/// BTH without pad count and version, which follow from the rest of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
     /// Opcode, see [`opcode`].

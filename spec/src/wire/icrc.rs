@@ -17,7 +17,7 @@ const TABLE: [u32; 256] = {
         let mut crc = i as u32;
         let mut bit = 0;
         while bit < 8 {
-            crc = crc >> 1 ^ POLYNOMIAL * (crc & 1);
+            crc = (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
             bit += 1;
         }
         table[i] = crc;

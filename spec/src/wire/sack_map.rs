@@ -18,26 +18,27 @@ impl SackMap {
     /// An empty map of `slots` bits: 64, 128 or 256.
     ///
     /// # Errors
-    /// [`WireError::Length`] for other sizes.
+    /// [`WireError::Value`] for other sizes.
     pub fn new(slots: usize) -> Result<Self, WireError> {
-        check(slots / 8)?;
+        let len = slots.div_ceil(8);
+        check(len)?;
         if slots % 8 != 0 {
-            return Err(WireError::Length {
+            return Err(WireError::Value {
                 header: "SACK map",
-                stated: slots / 8 + 1,
-                actual: slots / 8,
+                field: "slots",
+                value: slots as u64,
             });
         }
         Ok(Self {
             bytes: [0; MAX_LEN],
-            len: slots / 8,
+            len,
         })
     }
 
     /// Reads a map that fills `bytes`.
     ///
     /// # Errors
-    /// [`WireError::Length`] when that is not 8, 16 or 32 bytes.
+    /// [`WireError::Value`] when that is not 8, 16 or 32 bytes.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         check(bytes.len())?;
         let mut map = Self {
@@ -97,10 +98,10 @@ impl SackMap {
 fn check(len: usize) -> Result<(), WireError> {
     match len {
         8 | 16 | 32 => Ok(()),
-        _ => Err(WireError::Length {
+        _ => Err(WireError::Value {
             header: "SACK map",
-            stated: 16,
-            actual: len,
+            field: "bytes",
+            value: len as u64,
         }),
     }
 }
