@@ -37,7 +37,7 @@ rtl: setup
 
 # Regenerates docs/registers.md from `spec`.
 docs:
-	$(CARGO) run -p mprdma-hw --bin mprdma-docs -- docs/registers.md
+	$(CARGO) run -q -p mprdma-tests --bin registers > docs/registers.md
 
 clean:
 	$(CARGO) clean

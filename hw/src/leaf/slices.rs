@@ -1,133 +1,268 @@
-//! Blocks that take a record of `spec` apart or put it together: wiring only, generated from the record's field table,
-//! so that no bit position is typed twice.
+//! Leaves that take records apart and put them together by the bit positions of `spec`'s layouts.
+//!
+//! Kernels cannot name Rust constants. [`record!`](crate::record) declares a LogicStruct whose fields are fields of a
+//! [`Layout`](mprdma_spec::layout::Layout); [`Unpack`] and [`Pack`] move it out of and into the layout's bits. Both their
+//! simulation and their Verilog come from the same table of slices.
 
+use super::expr::{assign, assign_slice, slice};
 use crate::prelude::*;
-use mprdma_spec::layout::Field;
-use rust_hdl_core::ast::{VerilogExpression, VerilogLiteral, VerilogStatement};
+use rust_hdl_core::ast::VerilogExpression;
 
-/// `target = record[field]` for the Verilog of an [`unpack!`] block.
-#[must_use]
-pub fn take(target: &str, field: Field) -> VerilogStatement {
-    VerilogStatement::Assignment(signal(target), slice("record", field.lsb, field.bits))
+/// One field of a record and where its bits lie in the layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Lowest bit in the LogicStruct.
+    pub record_lsb: usize,
+    /// Lowest bit in the layout.
+    pub image_lsb: usize,
+    /// Width.
+    pub bits: usize,
 }
 
-/// `record[field] = source` for the Verilog of a [`pack!`] block.
-#[must_use]
-pub fn put(source: &str, field: Field) -> VerilogStatement {
-    VerilogStatement::SliceAssignment {
-        base: signal("record"),
-        width: field.bits,
-        offset: literal(field.lsb),
-        replacement: signal(source),
+/// A LogicStruct that mirrors fields of a layout; declared by [`record!`](crate::record).
+pub trait Record: Synth {
+    /// Where every field of the struct comes from, in the order of the struct.
+    fn slices() -> Vec<Slice>;
+    /// The record whose bit `i` of the layout is `bit(i)`.
+    fn from_image(bit: &dyn Fn(usize) -> bool) -> Self;
+    /// Calls `set(i, value)` for each bit `i` of the layout that the record owns.
+    fn to_image(&self, set: &mut dyn FnMut(usize, bool));
+}
+
+/// A type that a field of a record may have: `Bits<N>` or `bool`.
+pub trait SliceField: Synth {
+    /// The value whose bit `i` is `bit(i)`.
+    fn gather(bit: &dyn Fn(usize) -> bool) -> Self;
+    /// Its bit `i`.
+    fn pick(&self, i: usize) -> bool;
+}
+
+impl SliceField for bool {
+    fn gather(bit: &dyn Fn(usize) -> bool) -> Self {
+        bit(0)
+    }
+    fn pick(&self, _i: usize) -> bool {
+        *self
     }
 }
 
-/// `record = 0`, before the fields are put in.
-#[must_use]
-pub fn clear<const R: usize>() -> VerilogStatement {
-    VerilogStatement::Assignment(signal("record"), VerilogExpression::Literal(Bits::<R>::default().into()))
+impl<const N: usize> SliceField for Bits<N> {
+    fn gather(bit: &dyn Fn(usize) -> bool) -> Self {
+        super::beat::from_bools(std::array::from_fn(bit))
+    }
+    fn pick(&self, i: usize) -> bool {
+        self.get_bit(i)
+    }
 }
 
-/// The simulator's side of [`take`].
-#[must_use]
-pub fn bits_at<const R: usize, const N: usize>(record: Bits<R>, field: Field) -> Bits<N> {
-    assert_eq!(N, field.bits, "{} is {} bits wide", field.name, field.bits);
-    record.get_bits::<N>(field.lsb)
-}
-
-/// The simulator's side of [`put`], into a record whose field is still zero.
-#[must_use]
-pub fn with_bits<const R: usize, const N: usize>(record: Bits<R>, field: Field, value: Bits<N>) -> Bits<R> {
-    assert_eq!(N, field.bits, "{} is {} bits wide", field.name, field.bits);
-    record | (bit_cast::<R, N>(value) << field.lsb as u64)
-}
-
-fn signal(name: &str) -> VerilogExpression {
-    VerilogExpression::Signal(name.into())
-}
-
-fn literal(value: usize) -> VerilogExpression {
-    VerilogExpression::Literal(VerilogLiteral::from(value as u32))
-}
-
-fn slice(name: &str, lsb: usize, bits: usize) -> VerilogExpression {
-    VerilogExpression::Slice(Box::new(signal(name)), bits, Box::new(literal(lsb)))
-}
-
-/// The user imports `crate::prelude::*`. Declares a block with one input `record` and one output per field: `unpack! { pub struct Name from module: WIDTH {
-/// output: FIELD bits, .. } }`, where `module` is a record of `spec` in scope. No clock, no latency.
+/// Declares a LogicStruct over fields of a layout and implements [`Record`](crate::leaf::slices::Record) for it.
+///
+/// ```
+/// use mprdma_hw::prelude::*;
+/// use mprdma_hw::record;
+/// use mprdma_spec::command::qp_image;
+///
+/// record! {
+///     /// Whom a QP talks to.
+///     pub struct Peer {
+///         pub qpn: Bits<24> = qp_image::DEST_QPN,
+///         pub pkey: Bits<16> = qp_image::PKEY,
+///     }
+/// }
+/// ```
+///
+/// A field narrower than the layout's takes its low bits; a wider one does not compile.
 #[macro_export]
-macro_rules! unpack {
-    ($(#[$meta:meta])* pub struct $name:ident from $module:ident : $width:literal { $($field:ident : $constant:ident $bits:literal),+ $(,)? }) => {
+macro_rules! record {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$field_meta:meta])* $field_vis:vis $field:ident : $ty:ty = $spec:expr),+ $(,)?
+        }
+    ) => {
         $(#[$meta])*
-        #[derive(LogicBlock)]
-        pub struct $name {
-            /// The record.
-            pub record: Signal<In, Bits<$width>>,
-            $(
-                #[doc = stringify!($constant)]
-                pub $field: Signal<Out, Bits<$bits>>,
-            )+
-            block_name: $crate::register::NameOf<$name>,
+        #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+        $vis struct $name {
+            $($(#[$field_meta])* $field_vis $field: $ty),+
         }
-        impl Default for $name {
-            fn default() -> Self {
-                Self { record: Default::default(), $($field: Default::default(),)+ block_name: Default::default() }
+        const _: () = {
+            $(assert!(
+                <$ty as Synth>::BITS <= $spec.bits,
+                concat!("field ", stringify!($field), " is wider than in the layout")
+            );)+
+        };
+        impl $crate::leaf::slices::Record for $name {
+            fn slices() -> Vec<$crate::leaf::slices::Slice> {
+                let mut slices = vec![];
+                let mut record_lsb = 0;
+                $({
+                    let bits = <$ty as Synth>::BITS;
+                    slices.push($crate::leaf::slices::Slice { record_lsb, image_lsb: $spec.lsb, bits });
+                    record_lsb += bits;
+                })+
+                assert_eq!(record_lsb, <$name as Synth>::BITS);
+                slices
             }
-        }
-        impl Logic for $name {
-            fn update(&mut self) {
-                let record = self.record.val();
-                $(self.$field.next = $crate::leaf::slices::bits_at(record, $module::$constant);)+
+            fn from_image(bit: &dyn Fn(usize) -> bool) -> Self {
+                use $crate::leaf::slices::SliceField;
+                Self { $($field: <$ty>::gather(&|i| bit($spec.lsb + i))),+ }
             }
-            fn connect(&mut self) {
-                $(self.$field.connect();)+
-            }
-            fn hdl(&self) -> Verilog {
-                Verilog::Combinatorial(vec![
-                    $($crate::leaf::slices::take(stringify!($field), $module::$constant)),+
-                ])
+            fn to_image(&self, set: &mut dyn FnMut(usize, bool)) {
+                use $crate::leaf::slices::SliceField;
+                $(for i in 0..<$ty as Synth>::BITS {
+                    set($spec.lsb + i, self.$field.pick(i));
+                })+
             }
         }
     };
 }
 
-/// Declares a block with one input per field and one output `record`; bits of no field are zero. Written as
-/// [`unpack!`], with `into` for `from`.
-#[macro_export]
-macro_rules! pack {
-    ($(#[$meta:meta])* pub struct $name:ident into $module:ident : $width:literal { $($field:ident : $constant:ident $bits:literal),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(LogicBlock)]
-        pub struct $name {
-            $(
-                #[doc = stringify!($constant)]
-                pub $field: Signal<In, Bits<$bits>>,
-            )+
-            /// The record.
-            pub record: Signal<Out, Bits<$width>>,
-            block_name: $crate::register::NameOf<$name>,
+/// Takes the record `R` out of a layout image of `N` bits. Combinational, wires only.
+#[derive(LogicBlock)]
+pub struct Unpack<R: Record, const N: usize> {
+    pub image: Signal<In, Bits<N>>,
+    pub record: Signal<Out, R>,
+    block_name: NameOf<Unpack<R, N>>,
+}
+
+impl<R: Record, const N: usize> Default for Unpack<R, N> {
+    fn default() -> Self {
+        check::<R>(N);
+        Self {
+            image: Signal::default(),
+            record: Signal::default(),
+            block_name: NameOf::default(),
         }
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($field: Default::default(),)+ record: Default::default(), block_name: Default::default() }
-            }
+    }
+}
+
+impl<R: Record, const N: usize> Logic for Unpack<R, N> {
+    fn update(&mut self) {
+        let image = self.image.val();
+        self.record.next = R::from_image(&|i| image.get_bit(i));
+    }
+
+    fn connect(&mut self) {
+        self.record.connect();
+    }
+
+    fn hdl(&self) -> Verilog {
+        Verilog::Combinatorial(
+            R::slices()
+                .iter()
+                .map(|s| {
+                    assign_slice(
+                        "record",
+                        s.record_lsb,
+                        s.bits,
+                        slice("image", s.image_lsb, s.bits),
+                    )
+                })
+                .collect(),
+        )
+    }
+}
+
+/// Puts the record `R` into a layout image of `N` bits; bits that it does not own are zero. Combinational, wires only.
+#[derive(LogicBlock)]
+pub struct Pack<R: Record, const N: usize> {
+    pub record: Signal<In, R>,
+    pub image: Signal<Out, Bits<N>>,
+    block_name: NameOf<Pack<R, N>>,
+}
+
+impl<R: Record, const N: usize> Default for Pack<R, N> {
+    fn default() -> Self {
+        check::<R>(N);
+        Self {
+            record: Signal::default(),
+            image: Signal::default(),
+            block_name: NameOf::default(),
         }
-        impl Logic for $name {
-            fn update(&mut self) {
-                let mut record = Bits::<$width>::default();
-                $(record = $crate::leaf::slices::with_bits(record, $module::$constant, self.$field.val());)+
-                self.record.next = record;
-            }
-            fn connect(&mut self) {
-                self.record.connect();
-            }
-            fn hdl(&self) -> Verilog {
-                Verilog::Combinatorial(vec![
-                    $crate::leaf::slices::clear::<$width>(),
-                    $($crate::leaf::slices::put(stringify!($field), $module::$constant)),+
-                ])
-            }
+    }
+}
+
+impl<R: Record, const N: usize> Logic for Pack<R, N> {
+    fn update(&mut self) {
+        let mut image = [false; N];
+        self.record.val().to_image(&mut |i, value| image[i] = value);
+        self.image.next = super::beat::from_bools(image);
+    }
+
+    fn connect(&mut self) {
+        self.image.connect();
+    }
+
+    fn hdl(&self) -> Verilog {
+        let zero = VerilogExpression::Literal(Bits::<N>::default().into());
+        let mut statements = vec![assign("image", zero)];
+        statements.extend(R::slices().iter().map(|s| {
+            assign_slice(
+                "image",
+                s.image_lsb,
+                s.bits,
+                slice("record", s.record_lsb, s.bits),
+            )
+        }));
+        Verilog::Combinatorial(statements)
+    }
+}
+
+/// Refuses a record that does not fit the image.
+fn check<R: Record>(image_bits: usize) {
+    for s in R::slices() {
+        assert!(
+            s.image_lsb + s.bits <= image_bits,
+            "bits {} to {} of the layout are outside an image of {image_bits} bits",
+            s.image_lsb,
+            s.image_lsb + s.bits - 1
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mprdma_spec::command::qp_image;
+
+    record! {
+        struct Sample {
+            pd: Bits<16> = qp_image::PD,
+            repair: bool = qp_image::HOLE_REPAIR,
+            dgid: Bits<128> = qp_image::DGID,
+            qpn: Bits<16> = qp_image::QPN,
         }
-    };
+    }
+
+    #[test]
+    fn fields_come_from_their_place_and_go_back() {
+        let mut bytes = [0; qp_image::BYTES];
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = (i * 37 + 5) as u8;
+        }
+        qp_image::HOLE_REPAIR.set(&mut bytes, 1);
+        let record = Sample::from_image(&|i| bytes[i / 8] >> (i % 8) & 1 == 1);
+        assert_eq!(record.pd.to_u64(), qp_image::PD.get(&bytes));
+        assert_eq!(record.qpn.to_u64(), qp_image::QPN.get(&bytes) & 0xffff);
+        assert!(record.repair);
+
+        let mut back = [0; qp_image::BYTES];
+        record.to_image(&mut |i, value| back[i / 8] |= u8::from(value) << (i % 8));
+        assert_eq!(qp_image::PD.get(&back), qp_image::PD.get(&bytes));
+        let gid = qp_image::DGID.lsb / 8;
+        assert_eq!(back[gid..gid + 16], bytes[gid..gid + 16]);
+        assert_eq!(qp_image::MTU.get(&back), 0);
+    }
+
+    #[test]
+    fn verilog_is_one_wire_per_field() {
+        let text = crate::with_big_stack(|| {
+            let mut unpack = Unpack::<Sample, 1024>::default();
+            unpack.image.connect();
+            unpack.connect_all();
+            crate::verilog::generate(&unpack, "unpack").expect("a module")
+        });
+        assert!(text.contains("image[63:48]"), "{text}");
+        assert!(text.contains("image[447:320]"), "{text}");
+    }
 }

@@ -57,7 +57,7 @@ block! {
         }
         local {
             head: RxMeta,
-            event: RxEvent,
+            incoming: RxEvent,
             query_next: MrQuery,
             ack_next: AckEvent,
             known: Bit,
@@ -173,23 +173,23 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.queries.in_data.next = self.query_next.val();
         self.queries.in_valid.next = false;
 
-        self.event.next = self.blank.val();
-        self.event.next.kind = self.kind_data.val();
-        self.event.next.qpn = self.head.val().qpn.get_bits::<16>(0);
-        self.event.next.psn = self.head.val().psn;
-        self.event.next.opcode = self.head.val().opcode;
-        self.event.next.pkey = self.head.val().pkey;
-        self.event.next.ce = self.head.val().ce;
-        self.event.next.vp = self.head.val().vp;
-        self.event.next.flags = self.head.val().flags;
-        self.event.next.wsn = self.head.val().wsn;
-        self.event.next.offset = self.head.val().offset;
-        self.event.next.stamp = self.head.val().stamp;
-        self.event.next.imm = self.head.val().imm;
-        self.event.next.dma_length = self.head.val().dma_length;
-        self.event.next.length = self.head.val().length;
-        self.event.next.header = self.head.val().header;
-        self.event.next.stored = self.head.val().stored;
+        self.incoming.next = self.blank.val();
+        self.incoming.next.kind = self.kind_data.val();
+        self.incoming.next.qpn = self.head.val().qpn.get_bits::<16>(0);
+        self.incoming.next.psn = self.head.val().psn;
+        self.incoming.next.opcode = self.head.val().opcode;
+        self.incoming.next.pkey = self.head.val().pkey;
+        self.incoming.next.ce = self.head.val().ce;
+        self.incoming.next.vp = self.head.val().vp;
+        self.incoming.next.flags = self.head.val().flags;
+        self.incoming.next.wsn = self.head.val().wsn;
+        self.incoming.next.offset = self.head.val().offset;
+        self.incoming.next.stamp = self.head.val().stamp;
+        self.incoming.next.imm = self.head.val().imm;
+        self.incoming.next.dma_length = self.head.val().dma_length;
+        self.incoming.next.length = self.head.val().length;
+        self.incoming.next.header = self.head.val().header;
+        self.incoming.next.stored = self.head.val().stored;
         self.pending.in_valid.next = false;
         self.pulse_ack.d.next = false;
         self.pulse_data.d.next = false;
@@ -203,25 +203,25 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
                 self.pending.in_valid.next = true;
                 self.pulse_data.d.next = true;
             } else {
-                self.event.next.kind = self.kind_discard.val();
+                self.incoming.next.kind = self.kind_discard.val();
                 self.pending.in_valid.next = self.head.val().stored;
                 self.pulse_no_qp.d.next = true;
             }
         }
         if self.take_error.val() {
-            self.event.next.kind = self.kind_error.val();
-            self.event.next.qpn = self.errors.out_data.val().qpn;
-            self.event.next.stored = false;
+            self.incoming.next.kind = self.kind_error.val();
+            self.incoming.next.qpn = self.errors.out_data.val().qpn;
+            self.incoming.next.stored = false;
             self.pending.in_valid.next = true;
         }
         if self.take_db.val() {
-            self.event.next.kind = self.kind_doorbell.val();
-            self.event.next.qpn = self.doorbells.out_data.val().number;
-            self.event.next.wsn = bit_cast::<24, 16>(self.doorbells.out_data.val().index);
-            self.event.next.stored = false;
+            self.incoming.next.kind = self.kind_doorbell.val();
+            self.incoming.next.qpn = self.doorbells.out_data.val().number;
+            self.incoming.next.wsn = bit_cast::<24, 16>(self.doorbells.out_data.val().index);
+            self.incoming.next.stored = false;
             self.pending.in_valid.next = true;
         }
-        self.pending.in_data.next = self.event.val();
+        self.pending.in_data.next = self.incoming.val();
 
         comment!("a data packet waits for its answer; the others pass in order");
         self.asks.next = self.pending.out_data.val().kind == self.kind_data.val();

@@ -85,10 +85,15 @@ impl Logic for AxiLite {
             self.have_data.d.next = true;
             self.data.d.next = self.s_axil_wdata.val();
         }
-        self.write.next = self.have_address.q.val() & self.have_data.q.val() & !self.respond_write.q.val();
+        self.write.next =
+            self.have_address.q.val() & self.have_data.q.val() & !self.respond_write.q.val();
         self.write_addr.next = self.address.q.val();
         self.write_data.next = self.data.q.val();
-        if self.have_address.q.val() & self.have_data.q.val() & !self.respond_write.q.val() & self.write_ready.val() {
+        if self.have_address.q.val()
+            & self.have_data.q.val()
+            & !self.respond_write.q.val()
+            & self.write_ready.val()
+        {
             self.respond_write.d.next = true;
         }
         self.s_axil_bvalid.next = self.respond_write.q.val();

@@ -1,7 +1,7 @@
 //! The command unit: checks a command, puts it on the configuration bus, waits for every owner, reports.
 
-use super::layouts::{CqFields, EqFields, MrFields, QpFields};
-use crate::leaf::{Ram, RamStyle};
+use crate::leaf::{Ram, RamStyle, Unpack};
+use crate::nic::layouts::{CqFields, EqFields, MrFields, QpFields};
 use crate::nic::types::CfgReq;
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, QpState, Status};
@@ -143,10 +143,10 @@ block! {
         }
         sub {
             objects: Ram<Object, OBJW> = Ram::new(RamStyle::Distributed, false),
-            qp: QpFields = QpFields::default(),
-            mr: MrFields = MrFields::default(),
-            cq: CqFields = CqFields::default(),
-            eq: EqFields = EqFields::default(),
+            qp: Unpack<QpFields, 1024> = Unpack::default(),
+            mr: Unpack<MrFields, 1024> = Unpack::default(),
+            cq: Unpack<CqFields, 1024> = Unpack::default(),
+            eq: Unpack<EqFields, 1024> = Unpack::default(),
         }
     }
 }
@@ -192,16 +192,20 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
             answer
         );
         clock!(self, clock, objects);
-        self.qp.record.next = self.image.val();
-        self.mr.record.next = self.image.val();
-        self.cq.record.next = self.image.val();
-        self.eq.record.next = self.image.val();
+        self.qp.image.next = self.image.val();
+        self.mr.image.next = self.image.val();
+        self.cq.image.next = self.image.val();
+        self.eq.image.next = self.image.val();
 
         comment!("what kind of object, which one");
-        self.is_qp.next = (self.code.q.val() >= self.create_qp.val()) & (self.code.q.val() <= self.destroy_qp.val());
-        self.is_mr.next = (self.code.q.val() == self.register_mr.val()) | (self.code.q.val() == self.deregister_mr.val());
-        self.is_cq.next = (self.code.q.val() == self.create_cq.val()) | (self.code.q.val() == self.destroy_cq.val());
-        self.is_eq.next = (self.code.q.val() == self.create_eq.val()) | (self.code.q.val() == self.destroy_eq.val());
+        self.is_qp.next = (self.code.q.val() >= self.create_qp.val())
+            & (self.code.q.val() <= self.destroy_qp.val());
+        self.is_mr.next = (self.code.q.val() == self.register_mr.val())
+            | (self.code.q.val() == self.deregister_mr.val());
+        self.is_cq.next = (self.code.q.val() == self.create_cq.val())
+            | (self.code.q.val() == self.destroy_cq.val());
+        self.is_eq.next = (self.code.q.val() == self.create_eq.val())
+            | (self.code.q.val() == self.destroy_eq.val());
         self.creates.next = (self.code.q.val() == self.create_qp.val())
             | (self.code.q.val() == self.register_mr.val())
             | (self.code.q.val() == self.create_cq.val())
@@ -211,63 +215,67 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
             | (self.code.q.val() == self.destroy_cq.val())
             | (self.code.q.val() == self.destroy_eq.val());
         self.limit.next = self.qps.val();
-        self.number.next = self.qp.qpn.val();
+        self.number.next = self.qp.record.val().qpn;
         self.slot.next = self.base_qp.val();
         if self.is_mr.val() {
             self.limit.next = self.mrs.val();
-            self.number.next = self.mr.key.val().get_bits::<24>(8);
+            self.number.next = self.mr.record.val().key.get_bits::<24>(8);
             self.slot.next = self.base_mr.val();
         } else if self.is_cq.val() {
             self.limit.next = self.cqs.val();
-            self.number.next = bit_cast::<24, 16>(self.cq.cqn.val());
+            self.number.next = bit_cast::<24, 16>(self.cq.record.val().cqn);
             self.slot.next = self.base_cq.val();
         } else if self.is_eq.val() {
             self.limit.next = self.eqs.val();
-            self.number.next = bit_cast::<24, 16>(self.eq.eqn.val());
+            self.number.next = bit_cast::<24, 16>(self.eq.record.val().eqn);
             self.slot.next = self.base_eq.val();
         }
 
         comment!("are the arguments in range");
-        self.takes_state.next = self.creates.val() | self.qp.mask.val().get_bit(0);
-        self.takes_sender.next = self.creates.val() | self.qp.mask.val().get_bit(3);
-        self.takes_multipath.next = self.creates.val() | self.qp.mask.val().get_bit(4);
-        self.state_good.next = self.qp.state.val().any() & (self.qp.state.val() <= self.state_error.val());
-        self.vp_end.next = bit_cast::<17, 16>(self.qp.vp_base.val()) + bit_cast::<17, 16>(self.qp.vp_count.val());
-        self.multipath_good.next = self.qp.vp_count.val().any()
+        self.takes_state.next = self.creates.val() | self.qp.record.val().mask.get_bit(0);
+        self.takes_sender.next = self.creates.val() | self.qp.record.val().mask.get_bit(3);
+        self.takes_multipath.next = self.creates.val() | self.qp.record.val().mask.get_bit(4);
+        self.state_good.next = self.qp.record.val().state.any()
+            & (self.qp.record.val().state <= self.state_error.val());
+        self.vp_end.next = bit_cast::<17, 16>(self.qp.record.val().vp_base)
+            + bit_cast::<17, 16>(self.qp.record.val().vp_count);
+        self.multipath_good.next = self.qp.record.val().vp_count.any()
             & (self.vp_end.val() <= self.vp_most.val())
-            & self.qp.delta.val().any()
-            & !self.qp.delta.val().get_bit(7)
-            & self.qp.initial_window.val().any()
-            & self.qp.cwnd_max.val().any()
-            & !self.qp.cwnd_max.val().get_bit(11)
-            & self.qp.burst_interval.val().any();
-        self.create_good.next = (self.qp.mode.val() == self.mode_mp.val())
-            & self.qp.mtu.val().any()
-            & (self.qp.mtu.val() <= self.mtu_most.val())
-            & !self.qp.hole_repair.val().any()
-            & !self.qp.vp_recycle.val().any()
-            & self.qp.sq_log2.val().any()
-            & self.qp.rq_log2.val().any()
-            & !self.qp.sq_base.val().get_bits::<6>(0).any()
-            & !self.qp.rq_base.val().get_bits::<4>(0).any();
+            & self.qp.record.val().delta.any()
+            & !self.qp.record.val().delta.get_bit(7)
+            & self.qp.record.val().initial_window.any()
+            & self.qp.record.val().cwnd_max.any()
+            & !self.qp.record.val().cwnd_max.get_bit(11)
+            & self.qp.record.val().burst_interval.any();
+        self.create_good.next = (self.qp.record.val().mode == self.mode_mp.val())
+            & self.qp.record.val().mtu.any()
+            & (self.qp.record.val().mtu <= self.mtu_most.val())
+            & !self.qp.record.val().hole_repair.any()
+            & !self.qp.record.val().vp_recycle.any()
+            & self.qp.record.val().sq_log2.any()
+            & self.qp.record.val().rq_log2.any()
+            & !self.qp.record.val().sq_base.get_bits::<6>(0).any()
+            & !self.qp.record.val().rq_base.get_bits::<4>(0).any();
         self.qp_good.next = (!self.takes_state.val() | self.state_good.val())
             & (!self.takes_multipath.val() | self.multipath_good.val())
-            & (!self.takes_sender.val() | self.qp.rto_floor.val().any())
+            & (!self.takes_sender.val() | self.qp.record.val().rto_floor.any())
             & (!self.creates.val() | self.create_good.val());
         self.ring_good.next = true;
         if self.is_cq.val() {
-            self.ring_good.next = self.cq.log2.val().any()
-                & !self.cq.base.val().get_bits::<5>(0).any()
-                & (self.cq.vector.val() < self.vectors.val());
+            self.ring_good.next = self.cq.record.val().log2.any()
+                & !self.cq.record.val().base.get_bits::<5>(0).any()
+                & (self.cq.record.val().vector < self.vectors.val());
         } else if self.is_eq.val() {
-            self.ring_good.next = self.eq.log2.val().any()
-                & !self.eq.base.val().get_bits::<4>(0).any()
-                & (self.eq.vector.val() < self.vectors.val());
+            self.ring_good.next = self.eq.record.val().log2.any()
+                & !self.eq.record.val().base.get_bits::<4>(0).any()
+                & (self.eq.record.val().vector < self.vectors.val());
         }
-        self.region_end.next = self.mr.va.val() + bit_cast::<64, 48>(self.mr.length.val());
-        self.region_io_end.next = self.mr.iova.val() + bit_cast::<64, 48>(self.mr.length.val());
-        self.region_good.next =
-            (self.region_end.val() >= self.mr.va.val()) & (self.region_io_end.val() >= self.mr.iova.val());
+        self.region_end.next =
+            self.mr.record.val().va + bit_cast::<64, 48>(self.mr.record.val().length);
+        self.region_io_end.next =
+            self.mr.record.val().iova + bit_cast::<64, 48>(self.mr.record.val().length);
+        self.region_good.next = (self.region_end.val() >= self.mr.record.val().va)
+            & (self.region_io_end.val() >= self.mr.record.val().iova);
         self.argument_good.d.next = true;
         if self.is_qp.val() {
             self.argument_good.d.next = self.qp_good.val()
@@ -285,10 +293,11 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.objects.write.next = false;
         self.objects.write_addr.next = self.base.q.val() + self.index.q.val().get_bits::<OBJW>(0);
         self.written.next.exists = self.creates.val();
-        self.written.next.generation = self.mr.key.val().get_bits::<8>(0);
+        self.written.next.generation = self.mr.record.val().key.get_bits::<8>(0);
         self.objects.write_data.next = self.written.val();
         self.stale.next = (self.code.q.val() == self.deregister_mr.val())
-            & (self.objects.read_data.val().generation != self.mr.key.val().get_bits::<8>(0));
+            & (self.objects.read_data.val().generation
+                != self.mr.record.val().key.get_bits::<8>(0));
 
         comment!("owners answer in any order; markers may come while others still work");
         self.seen_now.next = self.seen.q.val() | self.done.val();
@@ -345,7 +354,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                     self.outcome.d.next = self.bad_argument.val();
                 } else if self.code.q.val() == self.create_qp.val() {
                     self.base.d.next = self.base_cq.val();
-                    self.index.d.next = bit_cast::<24, 16>(self.qp.sq_cqn.val());
+                    self.index.d.next = bit_cast::<24, 16>(self.qp.record.val().sq_cqn);
                     self.step.d.next = Step::SendCq;
                 } else {
                     self.step.d.next = Step::Issue;
@@ -355,7 +364,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                 self.step.d.next = Step::SendCqCheck;
             }
             Step::SendCqCheck => {
-                self.index.d.next = bit_cast::<24, 16>(self.qp.rq_cqn.val());
+                self.index.d.next = bit_cast::<24, 16>(self.qp.record.val().rq_cqn);
                 self.step.d.next = Step::ReceiveCq;
                 if (self.index.q.val() >= self.cqs.val()) | !self.objects.read_data.val().exists {
                     self.outcome.d.next = self.missing.val();
@@ -384,7 +393,8 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                     self.issued.d.next = true;
                     if self.seen_now.val() == self.all_owners.val() {
                         self.issued.d.next = false;
-                        self.answer.d.next = self.wide_sender.val() | (self.wide_receiver.val() << 512);
+                        self.answer.d.next =
+                            self.wide_sender.val() | (self.wide_receiver.val() << 512);
                         self.step.d.next = Step::Record;
                         if self.code.q.val() == self.destroy_qp.val() {
                             self.step.d.next = Step::Markers;

@@ -131,7 +131,10 @@ mod tests {
             panic!("Events is a struct");
         };
         let names: Vec<_> = fields.iter().map(|f| f.fieldname.clone()).collect();
-        let expected: Vec<_> = Counter::ALL.iter().map(|c| snake(&format!("{c:?}"))).collect();
+        let expected: Vec<_> = Counter::ALL
+            .iter()
+            .map(|c| snake(&format!("{c:?}")))
+            .collect();
         assert_eq!(names, expected);
         assert_eq!(names.len(), COUNTERS);
         assert_eq!(Counter::TxBytes as usize, 1);

@@ -3,7 +3,6 @@
 pub mod axil;
 pub mod commands;
 pub mod counters;
-pub mod layouts;
 pub mod registers;
 pub mod window;
 

@@ -173,7 +173,8 @@ impl<const OBJW: usize> Registers<OBJW> {
     #[must_use]
     pub fn new(config: &config::Config) -> Self {
         let id = build_id(config);
-        let config0 = config.qp_log2 | config.cq_log2 << 8 | config.eq_log2 << 16 | config.mr_log2 << 24;
+        let config0 =
+            config.qp_log2 | config.cq_log2 << 8 | config.eq_log2 << 16 | config.mr_log2 << 24;
         let config1 = config.bitmap_slots as u64 | u64::from(config::CLOCK_MHZ) << 16;
         Self {
             build_lo: Constant::new(bits(id & 0xffff_ffff)),
@@ -256,7 +257,8 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         self.to_sq.next = self.in_qps.val() & (self.offset.val() == self.db_first.val());
         self.to_rq.next = self.in_qps.val() & (self.offset.val() == self.db_second.val());
         self.to_cq.next = self.in_cqs.val()
-            & ((self.offset.val() == self.db_first.val()) | (self.offset.val() == self.db_second.val()));
+            & ((self.offset.val() == self.db_first.val())
+                | (self.offset.val() == self.db_second.val()));
         self.to_eq.next = self.in_eqs.val() & (self.offset.val() == self.db_first.val());
         self.page.next = self.addr.val();
         if self.in_qps.val() {
@@ -301,7 +303,8 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         self.eq_db_valid.next = self.eq_fifo.out_valid.val();
         self.eq_fifo.out_ready.next = self.eq_db_ready.val();
 
-        self.in_args.next = (self.addr.val() >= self.args.val()) & (self.addr.val() < self.result.val());
+        self.in_args.next =
+            (self.addr.val() >= self.args.val()) & (self.addr.val() < self.result.val());
         self.window.write.next = self.bus.write.val() & self.in_args.val();
         self.window.index.next = self.addr.val().get_bits::<5>(2);
         self.window.data.next = self.bus.write_data.val();
@@ -325,7 +328,8 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
             }
         }
         self.enable.next = self.enabled.q.val();
-        self.mac.next = bit_cast::<48, 32>(self.mac_lo.q.val()) | (bit_cast::<48, 16>(self.mac_hi.q.val()) << 32);
+        self.mac.next = bit_cast::<48, 32>(self.mac_lo.q.val())
+            | (bit_cast::<48, 16>(self.mac_hi.q.val()) << 32);
         self.soft_reset.next = self.stop.val();
 
         comment!("commands");
@@ -346,7 +350,9 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         self.counts.tx_bytes.next = self.tx_bytes.val();
         self.counts.rx_bytes.next = self.rx_bytes.val();
 
-        comment!("reads: the address holds still for three cycles while counters and windows are picked");
+        comment!(
+            "reads: the address holds still for three cycles while counters and windows are picked"
+        );
         self.from.next = self.bus.read_addr.val();
         self.counts.index.next = self.from.val().get_bits::<6>(3);
         self.read_1.d.next = self.bus.read.val();
@@ -388,10 +394,21 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         } else if self.from.val() == self.at_cycles_hi.val() {
             self.value.next = self.cycles_hi.q.val();
         } else if (self.from.val() >= self.args.val()) & (self.from.val() < self.result.val()) {
-            self.value.next = self.window.image.val().get_bits::<32>(self.window_bit.val().index());
-        } else if (self.from.val() >= self.result.val()) & (self.from.val() < self.result_end.val()) {
-            self.value.next = self.commands.result.val().get_bits::<32>(self.window_bit.val().index());
-        } else if (self.from.val() >= self.counters.val()) & (self.from.val() < self.counters_end.val()) {
+            self.value.next = self
+                .window
+                .image
+                .val()
+                .get_bits::<32>(self.window_bit.val().index());
+        } else if (self.from.val() >= self.result.val()) & (self.from.val() < self.result_end.val())
+        {
+            self.value.next = self
+                .commands
+                .result
+                .val()
+                .get_bits::<32>(self.window_bit.val().index());
+        } else if (self.from.val() >= self.counters.val())
+            & (self.from.val() < self.counters_end.val())
+        {
             self.value.next = self.counts.value.val().get_bits::<32>(0);
             if self.from.val().get_bit(2) {
                 self.value.next = self.counter_hi.q.val();

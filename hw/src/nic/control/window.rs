@@ -32,7 +32,10 @@ impl Logic for Window {
         if self.clock.pos_edge() && self.write.val() {
             let mut image = self.image.val();
             for bit in 0..32 {
-                image = image.replace_bit(32 * self.index.val().index() + bit, self.data.val().get_bit(bit));
+                image = image.replace_bit(
+                    32 * self.index.val().index() + bit,
+                    self.data.val().get_bit(bit),
+                );
             }
             self.image.next = image;
         }
