@@ -1,6 +1,7 @@
 //! The mprdma hardware: blocks written with rust-hdl, and the tools that print, check and cosimulate them.
 
 pub mod cosim;
+pub mod lint;
 pub mod macros;
 pub mod register;
 pub mod verilog;

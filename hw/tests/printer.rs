@@ -1,4 +1,5 @@
-//! The Verilog printer, construct by construct: the rust-hdl simulator against Verilator and Icarus Verilog.
+//! The Verilog printer, construct by construct: the rust-hdl simulator against Verilator, Icarus Verilog and
+//! Yosys.
 
 #[path = "printer/authoring.rs"]
 mod authoring;
@@ -16,7 +17,7 @@ use mprdma_hw::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Drives `block` with `steps` random inputs and replays the record in both engines.
+/// Drives `block` with `steps` random inputs and replays the record in all engines.
 ///
 /// Each output of these blocks is one construct, so a mismatch names the construct.
 fn compare<B: Block>(
@@ -37,7 +38,12 @@ fn compare<B: Block>(
     }
     let verilator = cosim.replay().expect("Verilator runs");
     let icarus = cosim.replay_icarus().expect("Icarus Verilog runs");
-    for (engine, replay) in [("Verilator", &verilator), ("Icarus Verilog", &icarus)] {
+    let yosys = cosim.replay_yosys().expect("Yosys runs");
+    for (engine, replay) in [
+        ("Verilator", &verilator),
+        ("Icarus Verilog", &icarus),
+        ("Yosys", &yosys),
+    ] {
         if let Err(error) = replay.check(name) {
             panic!("{engine}: {error}\n{}", cosim.verilog());
         }

@@ -5,10 +5,10 @@ use mprdma_hw::prelude::*;
 
 block! {
     /// Arithmetic, comparison and precedence on equal widths.
-    struct Arithmetic {
+    pub struct Arithmetic {
         in { a: Bits<24>, b: Bits<24>, c: Bits<24>, f: Bit, g: Bit, h: Bit, x: Bits<8>, n: Bits<4>, m: Bits<16>, k: Bits<16> }
         out {
-            and_eq: Bit, eq_and: Bit, and_eq_false: Bit, ne_or: Bit, mixed_bits: Bits<24>, mixed_bools: Bit,
+            and_then_eq: Bit, eq_and: Bit, and_eq_false: Bit, ne_or: Bit, mixed_bits: Bits<24>, mixed_bools: Bit,
             sub_lt_literal: Bit, sub_lt_cast: Bit, sub_lt_konst: Bit, add_eq_zero: Bit, increment_eq: Bit,
             shl_eq_zero: Bit, not_eq_zero: Bit, decrement_shr: Bits<24>, sub_shr: Bits<24>,
             widen_add: Bits<32>, widen_sub: Bits<32>, widen_shl: Bits<32>, widen_increment: Bits<32>, widen_not: Bits<32>,
@@ -29,7 +29,7 @@ block! {
 impl Logic for Arithmetic {
     #[hdl_gen]
     fn update(&mut self) {
-        self.and_eq.next = self.a.val() & self.b.val() == self.c.val();
+        self.and_then_eq.next = self.a.val() & self.b.val() == self.c.val();
         self.eq_and.next = self.a.val() == self.b.val() & self.c.val();
         self.and_eq_false.next = self.f.val() & self.g.val() == false;
         self.ne_or.next = self.f.val() != self.g.val() | self.h.val();
@@ -138,7 +138,7 @@ fn arithmetic() {
 
 block! {
     /// Slices, bits, reductions, casts, wide and signed values.
-    struct Selections {
+    pub struct Selections {
         in { a: Bits<32>, b: Bits<32>, w: Bits<512>, v: Bits<100>, i: Bits<5>, j: Bits<9>, s: Signed<16>, t: Signed<16>, f: Bit, one: Bits<1>, e: Bits<2> }
         out {
             bit_fixed: Bit, bit_variable: Bit, bit_wide: Bit, bit_of_xor: Bit, bit_of_sum: Bit, bit_of_cast: Bit, bit_odd_width: Bit,

@@ -100,7 +100,7 @@ impl Logic for Swap {
 
 block! {
     /// Everything a parent does with children.
-    struct Parent {
+    pub struct Parent {
         in { clock: Clock, reset: Bit, a: Bits<16>, b: Bits<16>, x: Bits<8>, clear: Bit }
         out {
             chain: Bits<16>, feedback_sum: Bits<16>, tree: Bits<24>, swapped: Bits<8>, delayed: Bits<8>, state: Bits<2>,

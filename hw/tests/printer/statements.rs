@@ -26,7 +26,7 @@ pub struct Outer {
 
 block! {
     /// Conditions and matches.
-    struct Branches {
+    pub struct Branches {
         in { a: Bits<8>, b: Bits<8>, f: Bit, g: Bit, sel: Bits<2>, wide_sel: Bits<6> }
         out {
             if_else: Bits<8>, else_if: Bits<8>, nested_if: Bits<8>, if_after_default: Bits<8>, if_empty_then: Bits<8>,
