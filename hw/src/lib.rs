@@ -3,6 +3,7 @@
 pub mod cosim;
 pub mod dma;
 pub mod leaf;
+pub mod lint;
 pub mod macros;
 pub mod nic;
 pub mod register;

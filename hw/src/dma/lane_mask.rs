@@ -17,7 +17,8 @@ pub(super) struct LaneMask {
 impl Logic for LaneMask {
     fn update(&mut self) {
         let lanes = self.from.val().index()..self.nbytes.val().index();
-        self.mask.next = from_bools::<BEAT_BYTES>(std::array::from_fn(|lane| lanes.contains(&lane)));
+        self.mask.next =
+            from_bools::<BEAT_BYTES>(std::array::from_fn(|lane| lanes.contains(&lane)));
     }
 
     fn connect(&mut self) {
@@ -26,8 +27,16 @@ impl Logic for LaneMask {
 
     fn hdl(&self) -> Verilog {
         let lane = |k: usize| {
-            let begun = binary(signal("from"), VerilogOp::Le, literal(Bits::<6>::from(k as u64)));
-            let open = binary(signal("nbytes"), VerilogOp::Gt, literal(Bits::<7>::from(k as u64)));
+            let begun = binary(
+                signal("from"),
+                VerilogOp::Le,
+                literal(Bits::<6>::from(k as u64)),
+            );
+            let open = binary(
+                signal("nbytes"),
+                VerilogOp::Gt,
+                literal(Bits::<7>::from(k as u64)),
+            );
             assign_slice("mask", k, 1, binary(begun, VerilogOp::BitAnd, open))
         };
         Verilog::Combinatorial((0..BEAT_BYTES).map(lane).collect())

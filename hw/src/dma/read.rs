@@ -168,11 +168,13 @@ impl Logic for DmaRead {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, split, begun, next_tag, head, in_flight, arrived, inside_tag, valid_1, valid_2, cpl_valid,
-            cpl_flags, addr, left, client, chunk, failed, chunk_1, chunk_2, cpl_tag, cpl_chunk, cpl_data
+            self, clock, split, begun, next_tag, head, in_flight, arrived, inside_tag, valid_1,
+            valid_2, cpl_valid, cpl_flags, addr, left, client, chunk, failed, chunk_1, chunk_2,
+            cpl_tag, cpl_chunk, cpl_data
         );
         clock!(
-            self, clock, asks0, asks1, arbiter, requests, infos, board, buffer, realign, clients, errors
+            self, clock, asks0, asks1, arbiter, requests, infos, board, buffer, realign, clients,
+            errors
         );
         self.asks0.reset.next = self.reset.val();
         self.asks1.reset.next = self.reset.val();
@@ -212,7 +214,8 @@ impl Logic for DmaRead {
         }
         // The last byte's place in the block.
         self.stop.next = self.offset.val() + bit_cast::<9, 13>(self.part.val()) - 1;
-        self.issue.next = self.split.q.val() & self.requests.in_ready.val() & !self.in_flight.q.val().get_bit(6);
+        self.issue.next =
+            self.split.q.val() & self.requests.in_ready.val() & !self.in_flight.q.val().get_bit(6);
         self.requests.in_data.next.addr = self.addr.q.val();
         self.requests.in_data.next.length = self.part.val();
         self.requests.in_data.next.tag = bit_cast::<8, 6>(self.next_tag.q.val());
@@ -258,8 +261,8 @@ impl Logic for DmaRead {
             self.cpl_flags.d.next = self.all_flags.val();
         }
         self.buffer.write.next = self.cpl_valid.q.val();
-        self.buffer.write_addr.next =
-            (bit_cast::<9, 6>(self.cpl_tag.q.val()) << 3) | bit_cast::<9, 3>(self.cpl_chunk.q.val());
+        self.buffer.write_addr.next = (bit_cast::<9, 6>(self.cpl_tag.q.val()) << 3)
+            | bit_cast::<9, 3>(self.cpl_chunk.q.val());
         self.buffer.write_data.next = self.cpl_data.q.val();
         self.board.set.next = self.cpl_valid.q.val();
         self.board.set_tag.next = self.cpl_tag.q.val();
