@@ -186,7 +186,8 @@ impl<B: Block> Cosim<B> {
         self.replay_text(&netlist)
     }
 
-    fn replay_text(&self, verilog: &str) -> Result<Replay, CosimError> {
+    /// Replays the record in other Verilog with the same ports, in Verilator.
+    pub fn replay_text(&self, verilog: &str) -> Result<Replay, CosimError> {
         let mut verilated = VerilatedBlock::from_verilog(
             verilog,
             &self.name,
