@@ -18,12 +18,15 @@ pub struct Cosim<B: Block> {
     name: String,
     verilog: String,
     ports: Vec<Port>,
-    set_clock: Box<dyn FnMut(&mut B, bool) + Send>,
+    set_clock: SetClock<B>,
     input_layout: Arc<Layout>,
     output_layout: Arc<Layout>,
     inputs: Vec<Frame>,
     outputs: Vec<Frame>,
 }
+
+/// Sets all clock inputs of a block to a level.
+type SetClock<B> = Box<dyn FnMut(&mut B, bool) + Send>;
 
 /// A difference between the simulator and the Verilog.
 #[derive(Clone, Debug, PartialEq, Eq)]
