@@ -4,8 +4,10 @@
 #![allow(clippy::collapsible_match)]
 
 pub mod cosim;
+pub mod leaf;
 pub mod lint;
 pub mod macros;
+pub mod nic;
 pub mod register;
 pub mod verilog;
 

@@ -1,0 +1,47 @@
+//! Build-time configuration of a card image: what the generator takes and what the CSRs report.
+
+/// Configuration of one image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Name of the configuration, e.g. `sim`.
+    pub name: &'static str,
+    /// log2 of the number of queue pairs (contexts in RAM).
+    pub qp_log2: usize,
+    /// log2 of the number of completion queues.
+    pub cq_log2: usize,
+    /// log2 of the number of event queues.
+    pub eq_log2: usize,
+    /// log2 of the number of memory regions.
+    pub mr_log2: usize,
+    /// Slots of the receiver's reorder bitmap (protocol section 3): 64 or 128.
+    pub bitmap_slots: usize,
+}
+
+/// The card that the simulator runs: 256 queue pairs, 128 slots.
+pub const SIM: Config = Config {
+    name: "sim",
+    qp_log2: 8,
+    cq_log2: 6,
+    eq_log2: 0,
+    mr_log2: 8,
+    bitmap_slots: 128,
+};
+
+/// log2 of the launched-message ring of a queue pair: 64 messages may be in flight.
+pub const MESSAGE_RING_LOG2: usize = 6;
+/// log2 of the receive completions that may wait out of order per queue pair (protocol section 3).
+pub const RECEIVE_WINDOW_LOG2: usize = 5;
+/// Core clock in MHz.
+pub const CLOCK_MHZ: u32 = 250;
+/// Core cycles in one tick of the protocol clock: 16 cycles of 4 ns are the 64 ns of MPETH's stamp.
+pub const CYCLES_PER_TICK: u32 = 16;
+/// Ticks in one unit of the slow clock that retransmission timers use: 64 ticks of 64 ns are 4.096 us.
+pub const TICKS_PER_SLOW: u32 = 64;
+/// MSI-X vectors that the card offers.
+pub const MSIX_VECTORS: usize = 8;
+/// PCI vendor id of the simulated card (not assigned by the PCI-SIG; boards use their own).
+pub const PCI_VENDOR: u16 = 0x1d1d;
+/// PCI device id of the simulated card.
+pub const PCI_DEVICE: u16 = 0x4d52;
+/// PCI class: network controller, InfiniBand-class (0x0207xx), which RDMA stacks look for.
+pub const PCI_CLASS: u32 = 0x02_07_00;

@@ -1,0 +1,69 @@
+//! Protocol parameters: default, least and greatest value, unit. `qp_image` carries them to the card.
+
+/// One parameter of a QP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Name on the command line and in the documentation.
+    pub name: &'static str,
+    /// Value when nothing is said.
+    pub default: u64,
+    /// Least value.
+    pub min: u64,
+    /// Greatest value.
+    pub max: u64,
+    /// Meaning and unit.
+    pub doc: &'static str,
+}
+
+macro_rules! params {
+    ($($name:ident = $text_name:literal, $default:literal in $min:literal ..= $max:literal, $doc:literal;)+) => {
+        $(
+            #[doc = $doc]
+            pub const $name: Param = Param { name: $text_name, default: $default, min: $min, max: $max, doc: $doc };
+        )+
+        /// Every parameter.
+        pub const ALL: &[Param] = &[$($name),+];
+    };
+}
+
+params! {
+    VP_BASE = "vp_base", 49152 in 1 ..= 65535, "First UDP source port of the QP's virtual paths.";
+    VP_COUNT = "vp_count", 64 in 1 ..= 16384, "Virtual paths of the QP; 1 is single-path.";
+    DELTA = "delta", 32 in 1 ..= 127, "Pruning distance in packets (paper section 3.3).";
+    PROBE = "probe", 655 in 0 ..= 65535, "Probability of a random path per packet, in 1/65536 (655 is 1 %).";
+    INITIAL_WINDOW = "initial_window", 8 in 1 ..= 255, "Window at start and after idling, in packets.";
+    CWND_MAX = "cwnd_max", 512 in 1 ..= 2047, "Largest window in packets.";
+    BURST_INTERVAL = "burst_interval", 16 in 1 ..= 255, "t_burst in 64 ns ticks.";
+    ALPHA = "alpha", 16 in 0 ..= 255, "Synchronise delay in sixteenths of delta * RTT / cwnd.";
+    RTO_FLOOR = "rto_floor", 8 in 1 ..= 32767, "Shortest retransmission timeout in 4.096 us units.";
+    RETRY_CNT = "retry_cnt", 7 in 0 ..= 7, "Timeouts in a row without progress before ERROR.";
+    RNR_RETRY = "rnr_retry", 7 in 0 ..= 7, "RNR NAKs in a row before ERROR; 7 is without end.";
+}
+
+/// Largest message in bytes (protocol section 9).
+pub const MAX_MESSAGE: u64 = 1 << 31;
+/// Path MTUs in bytes, indexed by IBA code minus one.
+pub const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+
+/// Bytes of the path MTU with IBA code `code` (1 to 5).
+#[must_use]
+pub const fn mtu_bytes(code: u8) -> Option<u32> {
+    if code >= 1 && code <= 5 {
+        Some(128 << code)
+    } else {
+        None
+    }
+}
+
+/// IBA code of the path MTU `bytes`.
+#[must_use]
+pub const fn mtu_code(bytes: u32) -> Option<u8> {
+    let mut code = 1;
+    while code <= 5 {
+        if 128 << code == bytes {
+            return Some(code);
+        }
+        code += 1;
+    }
+    None
+}
