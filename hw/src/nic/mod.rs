@@ -5,5 +5,6 @@ pub mod eq_writer;
 pub mod layouts;
 pub mod mr_table;
 pub mod receiver;
+pub mod rx_classify;
 
 pub mod types;
