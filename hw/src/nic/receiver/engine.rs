@@ -348,7 +348,7 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.map_2.next = self.hi_2.q.val() | self.lo_2.q.val();
         self.picked.next = self.map_2.val() >> self.index.val();
         self.cond.next.receives = self.dist_2.q.val().receives;
-        self.cond.next.next = !self.dist_2.q.val().ahead.any();
+        self.cond.next.at_front = !self.dist_2.q.val().ahead.any();
         self.cond.next.before = self.dist_2.q.val().ahead.get_bit(23);
         self.cond.next.beyond = self.dist_2.q.val().ahead >= self.slots.val();
         self.cond.next.taken = self.picked.val().get_bit(0);
@@ -399,7 +399,7 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             & !self.cond_3.q.val().beyond
             & !self.cond_3.q.val().taken;
         self.good.next = self.open.val() & self.cond_3.q.val().form_good & self.cond_3.q.val().access_good;
-        self.verdict.next.fatal = self.open.val() & !self.good.val() & self.cond_3.q.val().next;
+        self.verdict.next.fatal = self.open.val() & !self.good.val() & self.cond_3.q.val().at_front;
         self.verdict.next.malformed = !self.cond_3.q.val().form_good;
         self.verdict.next.sync_nak = self.good.val() & self.cond_3.q.val().sync_early;
         self.verdict.next.rnr =
@@ -409,7 +409,7 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.verdict.next.out_of_order = self.good.val()
             & !self.cond_3.q.val().sync_early
             & !self.cond_3.q.val().no_wqe
-            & !self.cond_3.q.val().next;
+            & !self.cond_3.q.val().at_front;
         self.fill_hi.next = self.verdict.val().accept & self.event_3.q.val().flags.get_bit(2);
         self.fill_lo.next = self.verdict.val().accept
             & (!self.event_3.q.val().flags.get_bit(2) | self.event_3.q.val().flags.get_bit(3));

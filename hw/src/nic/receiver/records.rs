@@ -44,7 +44,7 @@ pub struct Distances {
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
     pub receives: bool,
-    pub next: bool,
+    pub at_front: bool,
     pub before: bool,
     pub beyond: bool,
     pub taken: bool,
