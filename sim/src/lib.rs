@@ -1,1 +1,9 @@
-//! placeholder
+//! The simulator: Verilated cards behind a PCIe and host-memory model, joined by a multi-path network.
+//!
+//! Time is counted in picoseconds everywhere. A scenario (TOML) describes the network, the cards and the PCIe side;
+//! [`world::World`] runs it, [`server`] offers each card as a vfio-user socket, and [`inproc`] offers the same cards
+//! to a test in its own process.
+
+pub mod fabric;
+pub mod scenario;
+pub mod time;
