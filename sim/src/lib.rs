@@ -4,6 +4,11 @@
 //! [`world::World`] runs it, [`server`] offers each card as a vfio-user socket, and [`inproc`] offers the same cards
 //! to a test in its own process.
 
+pub mod card;
 pub mod fabric;
+pub mod lanes;
+pub mod mac;
+pub mod pcie;
+pub mod ports;
 pub mod scenario;
 pub mod time;

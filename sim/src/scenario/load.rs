@@ -85,10 +85,11 @@ impl Checker<'_> {
     fn pcie(&self, s: &Scenario) -> Result<(), ScenarioError> {
         let p = &s.pcie;
         self.within("pcie", 0, "read_latency_ns", p.read_latency_ns, 1..=1_000_000)?;
-        self.within("pcie", 0, "write_latency_ns", p.write_latency_ns, 0..=1_000_000)?;
+        // A read must not pass the writes before it (PCIe base specification 2.4.1).
+        self.within("pcie", 0, "write_latency_ns", p.write_latency_ns, 0..=p.read_latency_ns)?;
         self.within("pcie", 0, "rate_gbps", p.rate_gbps, 0.1..=2000.0)?;
-        self.power_of_two("max_read_request", p.max_read_request, 128, 4096)?;
-        self.power_of_two("max_payload", p.max_payload, 128, 4096)?;
+        self.power_of_two("max_read_request", p.max_read_request, 512, 4096)?;
+        self.power_of_two("max_payload", p.max_payload, 256, 4096)?;
         self.power_of_two("read_completion_boundary", p.read_completion_boundary, 64, 128)?;
         self.within("pcie", 0, "read_tags", p.read_tags, 1..=1024)?;
         self.within("pcie", 0, "reorder", p.reorder, 0.0..=1.0)?;
