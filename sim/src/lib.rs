@@ -4,6 +4,7 @@
 //! [`world::World`] runs it, [`server`] offers each card as a vfio-user socket, and [`inproc`] offers the same cards
 //! to a test in its own process.
 
+pub mod capture;
 pub mod card;
 pub mod fabric;
 pub mod lanes;
@@ -12,3 +13,4 @@ pub mod pcie;
 pub mod ports;
 pub mod scenario;
 pub mod time;
+pub mod world;

@@ -65,7 +65,15 @@ pub struct Transmit {
 impl Transmit {
     /// With the line rate and the depth of the FIFO in beats.
     pub fn new(rate: Rate, fifo: usize) -> Transmit {
-        Transmit { rate, fifo, leaving: VecDeque::new(), frame: vec![], start: 0, sent_at: 0, free_at: 0 }
+        Transmit {
+            rate,
+            fifo,
+            leaving: VecDeque::new(),
+            frame: vec![],
+            start: 0,
+            sent_at: 0,
+            free_at: 0,
+        }
     }
 
     /// Whether the FIFO has room for another beat.
@@ -92,7 +100,11 @@ impl Transmit {
         let whole = count == BEAT || (beat.last && count > 0);
         if beat.keep != lanes::keep(count) || !whole {
             counters.tx_violations += 1;
-            tracing::error!(keep = format_args!("{:#x}", beat.keep), beat.last, "transmit beat breaks a rule");
+            tracing::error!(
+                keep = format_args!("{:#x}", beat.keep),
+                beat.last,
+                "transmit beat breaks a rule"
+            );
         }
         if self.frame.is_empty() {
             self.start = self.free_at.max(now);
@@ -100,8 +112,13 @@ impl Transmit {
         } else if now > self.sent_at {
             counters.tx_underruns += 1;
         }
-        self.frame.extend_from_slice(&lanes::bytes(&beat.data)[..count]);
-        let pad = if beat.last { MIN_FRAME.saturating_sub(self.frame.len()) } else { 0 };
+        self.frame
+            .extend_from_slice(&lanes::bytes(&beat.data)[..count]);
+        let pad = if beat.last {
+            MIN_FRAME.saturating_sub(self.frame.len())
+        } else {
+            0
+        };
         self.sent_at = self.sent_at.max(now) + self.rate.time((count + pad) as u64);
         self.leaving.push_back(self.sent_at);
         if !beat.last {
@@ -113,7 +130,11 @@ impl Transmit {
         self.free_at = end + self.rate.time(GAP);
         counters.tx_frames += 1;
         counters.tx_bytes += frame.len() as u64;
-        Some(Sent { start: self.start, end, frame })
+        Some(Sent {
+            start: self.start,
+            end,
+            frame,
+        })
     }
 }
 
@@ -139,7 +160,8 @@ impl Receive {
     /// A frame will arrive between the two times.
     pub fn expect(&mut self, first_bit: Ps, last_bit: Ps, frame: Vec<u8>) {
         self.age += 1;
-        self.queue.insert((first_bit, self.age), Incoming { last_bit, frame });
+        self.queue
+            .insert((first_bit, self.age), Incoming { last_bit, frame });
     }
 
     /// Whether no frame is known to come.
@@ -166,7 +188,10 @@ impl Receive {
             let ((at, age), incoming) = self.queue.pop_first()?;
             // Two frames that faults put on top of each other come one after the other.
             let shift = self.free_at.saturating_sub(at);
-            let incoming = Incoming { last_bit: incoming.last_bit + shift, ..incoming };
+            let incoming = Incoming {
+                last_bit: incoming.last_bit + shift,
+                ..incoming
+            };
             self.current = Some(((at + shift, age), incoming, 0));
         }
         let ((first_bit, _), incoming, done) = self.current.as_mut()?;
@@ -182,7 +207,11 @@ impl Receive {
         bytes[..count].copy_from_slice(&incoming.frame[*done..*done + count]);
         *done += count;
         let last = *done == len;
-        let beat = Beat { data: lanes::words(&bytes), keep: lanes::keep(count), last };
+        let beat = Beat {
+            data: lanes::words(&bytes),
+            keep: lanes::keep(count),
+            last,
+        };
         if !last {
             return Some((beat, None));
         }
@@ -200,16 +229,27 @@ mod tests {
 
     fn beats(frame: &[u8]) -> Vec<Beat> {
         let count = frame.len().div_ceil(BEAT);
-        frame.chunks(BEAT).enumerate().map(|(i, chunk)| {
-            let mut bytes = [0; BEAT];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            Beat { data: lanes::words(&bytes), keep: lanes::keep(chunk.len()), last: i + 1 == count }
-        }).collect()
+        frame
+            .chunks(BEAT)
+            .enumerate()
+            .map(|(i, chunk)| {
+                let mut bytes = [0; BEAT];
+                bytes[..chunk.len()].copy_from_slice(chunk);
+                Beat {
+                    data: lanes::words(&bytes),
+                    keep: lanes::keep(chunk.len()),
+                    last: i + 1 == count,
+                }
+            })
+            .collect()
     }
 
     #[test]
     fn a_core_that_always_has_beats_sends_at_exactly_the_line_rate() {
-        let (mut mac, mut counters) = (Transmit::new(Rate::from_gbps(100.0), 16), MacCounters::default());
+        let (mut mac, mut counters) = (
+            Transmit::new(Rate::from_gbps(100.0), 16),
+            MacCounters::default(),
+        );
         let frame: Vec<u8> = (0..1082).map(|i| i as u8).collect();
         let (mut sent, mut next, mut now) = (vec![], 0, 0);
         let all = beats(&frame);
@@ -220,27 +260,53 @@ mod tests {
             }
             now += 4000;
         }
-        assert!(sent.iter().all(|s| s.frame == frame && s.end - s.start == (1082 + 12) * 80));
+        assert!(sent
+            .iter()
+            .all(|s| s.frame == frame && s.end - s.start == (1082 + 12) * 80));
         assert_eq!(sent[99].start - sent[0].start, 99 * (1082 + 24) * 80);
-        assert_eq!((counters.tx_underruns, counters.tx_violations, counters.tx_frames), (0, 0, 100));
+        assert_eq!(
+            (
+                counters.tx_underruns,
+                counters.tx_violations,
+                counters.tx_frames
+            ),
+            (0, 0, 100)
+        );
     }
 
     #[test]
     fn a_late_beat_is_an_underrun_and_a_hole_in_keep_a_violation() {
-        let (mut mac, mut counters) = (Transmit::new(Rate::from_gbps(100.0), 16), MacCounters::default());
+        let (mut mac, mut counters) = (
+            Transmit::new(Rate::from_gbps(100.0), 16),
+            MacCounters::default(),
+        );
         let all = beats(&[1; 128]);
         assert_eq!(mac.accept(0, &all[0], &mut counters), None);
         let sent = mac.accept(100_000, &all[1], &mut counters).unwrap();
         assert_eq!((sent.end, counters.tx_underruns), (100_000 + 68 * 80, 1));
-        mac.accept(200_000, &Beat { keep: 0b101, last: true, ..all[1] }, &mut counters);
+        mac.accept(
+            200_000,
+            &Beat {
+                keep: 0b101,
+                last: true,
+                ..all[1]
+            },
+            &mut counters,
+        );
         assert_eq!(counters.tx_violations, 1);
     }
 
     #[test]
     fn a_short_frame_is_padded() {
-        let (mut mac, mut counters) = (Transmit::new(Rate::from_gbps(100.0), 16), MacCounters::default());
+        let (mut mac, mut counters) = (
+            Transmit::new(Rate::from_gbps(100.0), 16),
+            MacCounters::default(),
+        );
         let sent = mac.accept(0, &beats(&[7; 20])[0], &mut counters).unwrap();
-        assert_eq!((sent.frame.len(), sent.frame[19], sent.frame[20]), (60, 7, 0));
+        assert_eq!(
+            (sent.frame.len(), sent.frame[19], sent.frame[20]),
+            (60, 7, 0)
+        );
     }
 
     #[test]
@@ -257,7 +323,15 @@ mod tests {
             }
         }
         let due = |bytes: u64| (1_000_000 + (8 + bytes) * 320).div_ceil(4000) * 4000;
-        assert_eq!(got, [(due(64), 64, false), (due(128), 64, false), (due(192), 64, false), (due(200), 8, true)]);
+        assert_eq!(
+            got,
+            [
+                (due(64), 64, false),
+                (due(128), 64, false),
+                (due(192), 64, false),
+                (due(200), 8, true)
+            ]
+        );
         assert_eq!((done, mac.is_idle()), (Some(frame), true));
     }
 
@@ -266,7 +340,10 @@ mod tests {
         let (mut mac, mut counters) = (Receive::default(), MacCounters::default());
         mac.expect(2000, 2000 + 112 * 80, vec![2; 100]);
         mac.expect(1000, 1000 + 112 * 80, vec![1; 100]);
-        let all: Vec<Vec<u8>> = (0..100_000).step_by(4000).filter_map(|t| mac.beat(t, &mut counters)?.1).collect();
+        let all: Vec<Vec<u8>> = (0..100_000)
+            .step_by(4000)
+            .filter_map(|t| mac.beat(t, &mut counters)?.1)
+            .collect();
         assert_eq!(all, [vec![1; 100], vec![2; 100]]);
     }
 }

@@ -26,7 +26,9 @@ pub struct Rate {
 impl Rate {
     /// From gigabits per second. The scenario loader checks the range before it gets here.
     pub fn from_gbps(gbps: f64) -> Rate {
-        Rate { kbps: ((gbps * 1e6).round() as u64).max(1) }
+        Rate {
+            kbps: ((gbps * 1e6).round() as u64).max(1),
+        }
     }
 
     /// In gigabits per second.

@@ -1,5 +1,7 @@
 //! One card: the core with its MAC, its PCIe side and its register bus, stepped one clock cycle at a time.
 
+#[cfg(test)]
+pub(crate) mod fake;
 mod nic;
 mod registers;
 
@@ -70,7 +72,14 @@ pub struct Card {
 
 impl Card {
     /// Card number `index` of a scenario. It comes up in reset, as after power-on.
-    pub fn new(scenario: &Scenario, index: usize, rate: Rate, seed: u64, nic: Box<dyn Nic>, host: Arc<HostSide>) -> Card {
+    pub fn new(
+        scenario: &Scenario,
+        index: usize,
+        rate: Rate,
+        seed: u64,
+        nic: Box<dyn Nic>,
+        host: Arc<HostSide>,
+    ) -> Card {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(1 << 32 | index as u64);
         Card {
@@ -115,7 +124,9 @@ impl Card {
 
     /// Frames recorded since the last call that were over before `end`, in order of time.
     pub fn take_seen(&mut self, end: Ps) -> Vec<Seen> {
-        let Some(seen) = &mut self.seen else { return vec![] };
+        let Some(seen) = &mut self.seen else {
+            return vec![];
+        };
         seen.sort_by_key(|s| s.at);
         let over = seen.partition_point(|s| s.at < end);
         seen.drain(..over).collect()
@@ -145,9 +156,14 @@ impl Card {
         self.pcie_side(now);
         self.port(now);
         if self.reset_left == 0 {
-            self.registers.drive(&mut self.input, &self.output, &self.host, &mut self.stats);
+            self.registers
+                .drive(&mut self.input, &self.output, &self.host, &mut self.stats);
         }
-        let readys = [self.output.s_axil_awready, self.output.s_axil_wready, self.output.s_axil_arready];
+        let readys = [
+            self.output.s_axil_awready,
+            self.output.s_axil_wready,
+            self.output.s_axil_arready,
+        ];
         self.nic.step(&self.input, &mut self.output);
         RegisterBus::after_edge(&mut self.input, readys);
         self.step_reset();
@@ -182,8 +198,13 @@ impl Card {
         }
         input.m_rd_req_ready = u8::from(running && self.reads.ready());
         if input.m_rd_req_ready & output.m_rd_req_valid != 0 {
-            let (addr, len, tag) = (output.m_rd_req_addr, output.m_rd_req_length, output.m_rd_req_tag);
-            self.reads.request(now, ReadRequest { addr, len, tag }, counters);
+            let (addr, len, tag) = (
+                output.m_rd_req_addr,
+                output.m_rd_req_length,
+                output.m_rd_req_tag,
+            );
+            self.reads
+                .request(now, ReadRequest { addr, len, tag }, counters);
         }
         input.m_wr_ready = u8::from(running && self.posted.ready(now));
         if input.m_wr_ready & output.m_wr_valid != 0 {
@@ -206,10 +227,18 @@ impl Card {
         let (input, output, counters) = (&mut self.input, &self.output, &mut self.stats.mac);
         input.m_axis_tx_tready = u8::from(self.reset_left == 0 && self.transmit.ready(now));
         if input.m_axis_tx_tready & output.m_axis_tx_tvalid != 0 {
-            let beat = Beat { data: output.m_axis_tx_tdata, keep: output.m_axis_tx_tkeep, last: output.m_axis_tx_tlast != 0 };
+            let beat = Beat {
+                data: output.m_axis_tx_tdata,
+                keep: output.m_axis_tx_tkeep,
+                last: output.m_axis_tx_tlast != 0,
+            };
             if let Some(sent) = self.transmit.accept(now, &beat, counters) {
                 if let Some(seen) = &mut self.seen {
-                    seen.push(Seen { at: sent.end, sent: true, frame: sent.frame.clone() });
+                    seen.push(Seen {
+                        at: sent.end,
+                        sent: true,
+                        frame: sent.frame.clone(),
+                    });
                 }
                 self.sent.push(sent);
             }
@@ -221,7 +250,11 @@ impl Card {
             input.s_axis_rx_tkeep = beat.keep;
             input.s_axis_rx_tlast = u8::from(beat.last);
             if let (Some(seen), Some(frame)) = (&mut self.seen, whole) {
-                seen.push(Seen { at: now, sent: false, frame });
+                seen.push(Seen {
+                    at: now,
+                    sent: false,
+                    frame,
+                });
             }
         }
     }

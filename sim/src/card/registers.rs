@@ -48,7 +48,13 @@ impl RegisterBus {
     }
 
     /// Sets this cycle's inputs from the outputs before its edge.
-    pub(super) fn drive(&mut self, input: &mut NicIn, output: &NicOut, host: &HostSide, stats: &mut CardStats) {
+    pub(super) fn drive(
+        &mut self,
+        input: &mut NicIn,
+        output: &NicOut,
+        host: &HostSide,
+        stats: &mut CardStats,
+    ) {
         self.finish(input, output, stats);
         if self.is_idle() {
             self.start(input, host);
@@ -57,7 +63,10 @@ impl RegisterBus {
 
     /// Drops the valids that the core took at the edge before which it showed these readys: write address, write data,
     /// read address.
-    pub(super) fn after_edge(input: &mut NicIn, [write_address, write_data, read_address]: [u8; 3]) {
+    pub(super) fn after_edge(
+        input: &mut NicIn,
+        [write_address, write_data, read_address]: [u8; 3],
+    ) {
         input.s_axil_awvalid &= !write_address;
         input.s_axil_wvalid &= !write_data;
         input.s_axil_arvalid &= !read_address;
@@ -78,8 +87,16 @@ impl RegisterBus {
         }
         if late {
             stats.mmio_timeouts += 1;
-            tracing::error!(input.s_axil_awaddr, input.s_axil_araddr, "the core does not answer a register access");
-            (input.s_axil_awvalid, input.s_axil_wvalid, input.s_axil_arvalid) = (0, 0, 0);
+            tracing::error!(
+                input.s_axil_awaddr,
+                input.s_axil_araddr,
+                "the core does not answer a register access"
+            );
+            (
+                input.s_axil_awvalid,
+                input.s_axil_wvalid,
+                input.s_axil_arvalid,
+            ) = (0, 0, 0);
         }
         if let State::Read(reply) = std::mem::take(&mut self.state) {
             // The asker may be gone; then nobody waits for the answer.

@@ -7,7 +7,12 @@ use crate::scenario::Ecmp;
 pub fn spine(flow: &Flow, seed: u64, kind: Ecmp, spines: usize) -> usize {
     let word = |b: &[u8]| u64::from_le_bytes(b.try_into().expect("eight bytes"));
     let mut h = seed;
-    for half in [&flow.source[..8], &flow.source[8..], &flow.destination[..8], &flow.destination[8..]] {
+    for half in [
+        &flow.source[..8],
+        &flow.source[8..],
+        &flow.destination[..8],
+        &flow.destination[8..],
+    ] {
         h = mix(h ^ word(half));
     }
     if kind == Ecmp::FiveTuple {
@@ -40,7 +45,12 @@ mod tests {
         for build in [udp, udp6] {
             let mut count = [0; 4];
             for port in 49_152..49_152 + 4096 {
-                count[spine(&flow(&build(1, 2, port, 100)).unwrap(), 7, Ecmp::FiveTuple, 4)] += 1;
+                count[spine(
+                    &flow(&build(1, 2, port, 100)).unwrap(),
+                    7,
+                    Ecmp::FiveTuple,
+                    4,
+                )] += 1;
             }
             assert!(count.iter().all(|c| (924..1124).contains(c)), "{count:?}");
         }
@@ -57,7 +67,8 @@ mod tests {
     fn leaves_hash_differently() {
         let differs = (0..256).filter(|&port| {
             let f = flow(&udp(1, 2, port, 100)).unwrap();
-            spine(&f, leaf_seed(1, 0), Ecmp::FiveTuple, 4) != spine(&f, leaf_seed(1, 1), Ecmp::FiveTuple, 4)
+            spine(&f, leaf_seed(1, 0), Ecmp::FiveTuple, 4)
+                != spine(&f, leaf_seed(1, 1), Ecmp::FiveTuple, 4)
         });
         assert!(differs.count() > 150);
     }

@@ -55,13 +55,21 @@ impl Faults {
     /// Draws what happens to a packet of `bytes` bytes. A link without faults draws nothing.
     pub fn draw(&self, rng: &mut ChaCha8Rng, bytes: usize) -> Fate {
         let mut hit = |p: f64| p > 0.0 && rng.random::<f64>() < p;
-        let (lost, corrupt, doubled, held) =
-            (hit(self.loss), hit(self.corrupt), hit(self.duplicate), hit(self.reorder));
+        let (lost, corrupt, doubled, held) = (
+            hit(self.loss),
+            hit(self.corrupt),
+            hit(self.duplicate),
+            hit(self.reorder),
+        );
         Fate {
             lost,
             flipped: (corrupt && bytes > 0).then(|| rng.random_range(0..bytes * 8)),
             doubled,
-            held: if held && self.reorder_time > 0 { rng.random_range(1..=self.reorder_time) } else { 0 },
+            held: if held && self.reorder_time > 0 {
+                rng.random_range(1..=self.reorder_time)
+            } else {
+                0
+            },
         }
     }
 }

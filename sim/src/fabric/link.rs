@@ -127,7 +127,10 @@ impl Link {
             self.counters.tail_drops += 1;
             return vec![];
         }
-        if self.ecn_packets > 0 && self.queue.len() > self.ecn_packets && packet::mark_ce(&mut frame) {
+        if self.ecn_packets > 0
+            && self.queue.len() > self.ecn_packets
+            && packet::mark_ce(&mut frame)
+        {
             self.counters.marks += 1;
         }
         let start = self.free_at.max(now);
@@ -159,7 +162,11 @@ impl Link {
         }
         self.counters.held += u64::from(fate.held > 0);
         let late = self.delay + fate.held;
-        let arrival = Arrival { first_bit: start + late, last_bit: end + late, frame };
+        let arrival = Arrival {
+            first_bit: start + late,
+            last_bit: end + late,
+            frame,
+        };
         if !fate.doubled {
             return vec![arrival];
         }
@@ -195,7 +202,11 @@ mod tests {
             ecn_packets: 5,
             ecmp: Ecmp::FiveTuple,
         };
-        let mut link = Link::new(&network, Rate::from_gbps(gbps), ChaCha8Rng::seed_from_u64(1));
+        let mut link = Link::new(
+            &network,
+            Rate::from_gbps(gbps),
+            ChaCha8Rng::seed_from_u64(1),
+        );
         let mut rule = LinkRule::default();
         change(&mut rule);
         link.apply(&rule);
@@ -211,11 +222,17 @@ mod tests {
         let mut l = link(25.0, |_| ());
         let one = l.forward(0, udp(1, 2, 3, 1000));
         let two = l.forward(0, udp(1, 2, 3, 1000));
-        assert_eq!((one[0].first_bit, one[0].last_bit), (100_000, 100_000 + 1012 * 320));
+        assert_eq!(
+            (one[0].first_bit, one[0].last_bit),
+            (100_000, 100_000 + 1012 * 320)
+        );
         assert_eq!(two[0].first_bit - one[0].first_bit, 1024 * 320);
         let mut slow = link(25.0, |r| r.rate_gbps = Some(6.25));
         slow.forward(0, udp(1, 2, 3, 1000));
-        assert_eq!(slow.forward(0, udp(1, 2, 3, 1000))[0].first_bit, 100_000 + 1024 * 1280);
+        assert_eq!(
+            slow.forward(0, udp(1, 2, 3, 1000))[0].first_bit,
+            100_000 + 1024 * 1280
+        );
     }
 
     #[test]
@@ -226,14 +243,27 @@ mod tests {
             assert_eq!(ce(&a), n > 5, "packet that found {n}");
         }
         assert!(l.forward(0, udp(1, 2, 3, 1000)).is_empty());
-        assert_eq!((l.counters.tail_drops, l.counters.marks, l.counters.max_queue), (1, 2, 8));
-        assert!(!ce(&l.forward(l.free_at, udp(1, 2, 3, 1000))), "an empty queue marks nothing");
+        assert_eq!(
+            (
+                l.counters.tail_drops,
+                l.counters.marks,
+                l.counters.max_queue
+            ),
+            (1, 2, 8)
+        );
+        assert!(
+            !ce(&l.forward(l.free_at, udp(1, 2, 3, 1000))),
+            "an empty queue marks nothing"
+        );
     }
 
     #[test]
     fn the_byte_limit_drops_too() {
         let mut l = link(25.0, |r| r.queue_bytes = Some(2500));
-        assert_eq!(l.forward(0, udp(1, 2, 3, 1000)).len() + l.forward(0, udp(1, 2, 3, 1000)).len(), 2);
+        assert_eq!(
+            l.forward(0, udp(1, 2, 3, 1000)).len() + l.forward(0, udp(1, 2, 3, 1000)).len(),
+            2
+        );
         assert!(l.forward(0, udp(1, 2, 3, 1000)).is_empty());
         assert_eq!(l.forward(0, udp(1, 2, 3, 400)).len(), 1);
     }
@@ -245,7 +275,11 @@ mod tests {
             ("loss", |r| r.loss = Some(0.1), |c| c.losses),
             ("corrupt", |r| r.corrupt = Some(0.1), |c| c.corrupted),
             ("duplicate", |r| r.duplicate = Some(0.1), |c| c.duplicated),
-            ("reorder", |r| (r.reorder, r.reorder_ns) = (Some(0.1), Some(500)), |c| c.held),
+            (
+                "reorder",
+                |r| (r.reorder, r.reorder_ns) = (Some(0.1), Some(500)),
+                |c| c.held,
+            ),
         ];
         for (name, change, count) in cases {
             let mut l = link(25.0, change);
@@ -255,7 +289,9 @@ mod tests {
                 let all = l.forward(start, clean.clone());
                 arrived += all.len() as u64;
                 damaged += all.iter().filter(|a| a.frame != clean).count() as u64;
-                late += all.first().map_or(0, |a| u64::from(a.first_bit > start + 100_000));
+                late += all
+                    .first()
+                    .map_or(0, |a| u64::from(a.first_bit > start + 100_000));
             }
             let hits = count(&l.counters);
             assert!((150..250).contains(&hits), "{name}: {hits} of 2000");

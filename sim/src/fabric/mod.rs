@@ -62,20 +62,31 @@ impl Fabric {
     pub fn new(scenario: &Scenario, seed: u64) -> Fabric {
         let network = &scenario.network;
         let topology = Topology::new(network);
-        let mut links: Vec<Link> = topology.links().iter().enumerate().map(|(i, ends)| {
-            let inner = matches!(ends, (Node::Spine(_), _) | (_, Node::Spine(_)));
-            let gbps = if inner { network.spine_rate_gbps } else { network.card_rate_gbps };
-            let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            rng.set_stream(i as u64);
-            Link::new(network, Rate::from_gbps(gbps), rng)
-        }).collect();
+        let mut links: Vec<Link> = topology
+            .links()
+            .iter()
+            .enumerate()
+            .map(|(i, ends)| {
+                let inner = matches!(ends, (Node::Spine(_), _) | (_, Node::Spine(_)));
+                let gbps = if inner {
+                    network.spine_rate_gbps
+                } else {
+                    network.card_rate_gbps
+                };
+                let mut rng = ChaCha8Rng::seed_from_u64(seed);
+                rng.set_stream(i as u64);
+                Link::new(network, Rate::from_gbps(gbps), rng)
+            })
+            .collect();
         for rule in &scenario.links {
             for i in topology.matching(&rule.from, &rule.to, rule.both) {
                 links[i].apply(rule);
             }
         }
         Fabric {
-            leaf_seeds: (0..topology.leaves).map(|leaf| ecmp::leaf_seed(seed, leaf)).collect(),
+            leaf_seeds: (0..topology.leaves)
+                .map(|leaf| ecmp::leaf_seed(seed, leaf))
+                .collect(),
             topology,
             links,
             events: BinaryHeap::new(),
@@ -101,8 +112,16 @@ impl Fabric {
     /// Shortest delay of any link to or from a card: how far a card may run ahead of the network.
     pub fn lookahead(&self) -> Ps {
         let at_card = |ends: &(Node, Node)| matches!(ends, (Node::Card(_), _) | (_, Node::Card(_)));
-        let delays = self.topology.links().iter().zip(&self.links).filter(|(ends, _)| at_card(ends));
-        delays.map(|(_, link)| link.delay).min().expect("every network has cards")
+        let delays = self
+            .topology
+            .links()
+            .iter()
+            .zip(&self.links)
+            .filter(|(ends, _)| at_card(ends));
+        delays
+            .map(|(_, link)| link.delay)
+            .min()
+            .expect("every network has cards")
     }
 
     /// Changes links while the network runs; says how many matched. `down` cuts or repairs them.
@@ -132,6 +151,11 @@ impl Fabric {
                 self.route(event);
             }
         }
+        self.take_deliveries()
+    }
+
+    /// Frames that reach cards, since the last call.
+    pub fn take_deliveries(&mut self) -> Vec<Delivery> {
         std::mem::take(&mut self.deliveries)
     }
 
@@ -180,7 +204,10 @@ impl Fabric {
             Node::Leaf(leaf) => Node::Spine(self.spine(leaf, &frame)),
             _ => Node::Leaf(home),
         };
-        let link = self.topology.link(here, next).expect("leaves and spines are fully meshed");
+        let link = self
+            .topology
+            .link(here, next)
+            .expect("leaves and spines are fully meshed");
         let arrivals = self.links[link].forward(now, frame);
         self.arrive(link, Some(card), arrivals);
     }
@@ -193,7 +220,13 @@ impl Fabric {
                 _ => {
                     self.age += 1;
                     let (at, age) = (arrival.last_bit, self.age);
-                    self.events.push(Reverse(Event { at, link, age, target, frame: arrival.frame }));
+                    self.events.push(Reverse(Event {
+                        at,
+                        link,
+                        age,
+                        target,
+                        frame: arrival.frame,
+                    }));
                 }
             }
         }
@@ -211,7 +244,12 @@ impl Fabric {
 
     fn spine(&self, leaf: usize, frame: &[u8]) -> usize {
         let flow = packet::flow(frame).unwrap_or_default();
-        ecmp::spine(&flow, self.leaf_seeds[leaf], self.ecmp, self.topology.spines)
+        ecmp::spine(
+            &flow,
+            self.leaf_seeds[leaf],
+            self.ecmp,
+            self.topology.spines,
+        )
     }
 
     fn card_link(&self, card: usize) -> usize {
@@ -219,7 +257,9 @@ impl Fabric {
             0 => Node::Card(1 - card),
             _ => Node::Leaf(self.topology.leaf_of(card)),
         };
-        self.topology.link(Node::Card(card), to).expect("every card has a link")
+        self.topology
+            .link(Node::Card(card), to)
+            .expect("every card has a link")
     }
 }
 

@@ -44,7 +44,10 @@ pub fn flow(frame: &[u8]) -> Option<Flow> {
     };
     if matches!(flow.protocol, 6 | 17) {
         if let Some(p) = frame.get(transport..transport + 4) {
-            flow.ports = (u16::from_be_bytes([p[0], p[1]]), u16::from_be_bytes([p[2], p[3]]));
+            flow.ports = (
+                u16::from_be_bytes([p[0], p[1]]),
+                u16::from_be_bytes([p[2], p[3]]),
+            );
         }
     }
     Some(flow)
@@ -52,7 +55,10 @@ pub fn flow(frame: &[u8]) -> Option<Flow> {
 
 /// Destination and source Ethernet address.
 pub fn macs(frame: &[u8]) -> Option<(Mac, Mac)> {
-    Some((frame.get(..6)?.try_into().ok()?, frame.get(6..12)?.try_into().ok()?))
+    Some((
+        frame.get(..6)?.try_into().ok()?,
+        frame.get(6..12)?.try_into().ok()?,
+    ))
 }
 
 /// Marks the frame Congestion Experienced if it is ECN-capable (RFC 3168 section 5). Says whether it did; a frame that
@@ -64,7 +70,8 @@ pub fn mark_ce(frame: &mut [u8]) -> bool {
             frame[at + 1] |= 3;
             let after = u16::from_be_bytes([frame[at], frame[at + 1]]);
             let sum = u16::from_be_bytes([frame[at + 10], frame[at + 11]]);
-            frame[at + 10..at + 12].copy_from_slice(&update_checksum(sum, before, after).to_be_bytes());
+            frame[at + 10..at + 12]
+                .copy_from_slice(&update_checksum(sum, before, after).to_be_bytes());
             true
         }
         Some(Network::V6(at)) if frame.len() >= at + 40 && frame[at + 1] & 0x30 != 0 => {
@@ -117,7 +124,9 @@ pub(crate) mod tests {
 
     /// The same over IPv6.
     pub(crate) fn udp6(from: u8, to: u8, source_port: u16, len: usize) -> Vec<u8> {
-        let mut f = vec![2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x86, 0xdd, 0x60, 0x20, 0, 0];
+        let mut f = vec![
+            2, 0, 0, 0, 0, to, 2, 0, 0, 0, 0, from, 0x86, 0xdd, 0x60, 0x20, 0, 0,
+        ];
         f.extend(((len - 54) as u16).to_be_bytes());
         f.extend([17, 64]);
         for end in [from, to] {
@@ -130,7 +139,10 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn checksum(header: &[u8]) -> u16 {
-        let mut s: u32 = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+        let mut s: u32 = header
+            .chunks(2)
+            .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])))
+            .sum();
         while s > 0xffff {
             s = (s & 0xffff) + (s >> 16);
         }
@@ -141,7 +153,10 @@ pub(crate) mod tests {
     fn the_five_tuple_is_read_from_both_versions_and_behind_a_tag() {
         let v4 = udp(1, 2, 50_001, 100);
         let f = flow(&v4).unwrap();
-        assert_eq!((f.protocol, f.ports, &f.destination[..4]), (17, (50_001, 4791), &[10, 0, 0, 2][..]));
+        assert_eq!(
+            (f.protocol, f.ports, &f.destination[..4]),
+            (17, (50_001, 4791), &[10, 0, 0, 2][..])
+        );
         let v6 = udp6(1, 2, 50_001, 100);
         assert_eq!(flow(&v6).unwrap().ports, (50_001, 4791));
         let mut tagged = v4[..12].to_vec();
@@ -160,7 +175,11 @@ pub(crate) mod tests {
             let sum = checksum(&f[14..34]);
             f[24..26].copy_from_slice(&sum.to_be_bytes());
             assert!(mark_ce(&mut f));
-            assert_eq!((f[15] & 3, checksum(&f[14..34])), (3, 0), "identification {port}");
+            assert_eq!(
+                (f[15] & 3, checksum(&f[14..34])),
+                (3, 0),
+                "identification {port}"
+            );
         }
         let mut six = udp6(1, 2, 3, 90);
         assert!(mark_ce(&mut six));

@@ -59,7 +59,9 @@ impl FabricStats {
         let all = topology.links().iter().zip(links);
         FabricStats {
             links: all.map(|(ends, link)| one(*ends, link)).collect(),
-            paths: (0..topology.leaves).flat_map(|leaf| paths(topology, links, leaf)).collect(),
+            paths: (0..topology.leaves)
+                .flat_map(|leaf| paths(topology, links, leaf))
+                .collect(),
             drops: links.iter().map(|l| l.counters.drops()).sum(),
             marks: links.iter().map(|l| l.counters.marks).sum(),
             flooded,
@@ -83,13 +85,20 @@ fn paths(topology: &Topology, links: &[Link], leaf: usize) -> Vec<PathStats> {
         .map(|i| links[i].counters)
         .collect();
     let total: u64 = up.iter().map(|c| c.bytes).sum();
-    up.iter().enumerate().map(|(spine, c)| PathStats {
-        from: Node::Leaf(leaf).to_string(),
-        spine: Node::Spine(spine).to_string(),
-        bytes: c.bytes,
-        packets: c.packets,
-        drops: c.drops(),
-        marks: c.marks,
-        share: if total == 0 { 0.0 } else { c.bytes as f64 / total as f64 },
-    }).collect()
+    up.iter()
+        .enumerate()
+        .map(|(spine, c)| PathStats {
+            from: Node::Leaf(leaf).to_string(),
+            spine: Node::Spine(spine).to_string(),
+            bytes: c.bytes,
+            packets: c.packets,
+            drops: c.drops(),
+            marks: c.marks,
+            share: if total == 0 {
+                0.0
+            } else {
+                c.bytes as f64 / total as f64
+            },
+        })
+        .collect()
 }

@@ -26,7 +26,10 @@ fn a_frame_takes_one_transmission_time_and_one_delay_per_hop() {
     let all = fabric.run_until(Ps::MAX);
     let (up, down) = (1012 * 320, 1012 * 320);
     assert_eq!(all.len(), 1);
-    assert_eq!((all[0].card, all[0].arrival.first_bit), (1, 1000 + up + down + 4 * 750_000));
+    assert_eq!(
+        (all[0].card, all[0].arrival.first_bit),
+        (1, 1000 + up + down + 4 * 750_000)
+    );
 }
 
 #[test]
@@ -43,12 +46,21 @@ fn one_flow_is_held_to_one_path_and_many_share_all() {
         let mut fabric = network("");
         (0..100u64).for_each(|n| fabric.send(0, n * 400_000, n * 400_000, build(1, 2, 5, 1000)));
         fabric.run_until(Ps::MAX);
-        let used: Vec<u64> = fabric.stats().paths.iter().map(|p| p.packets).filter(|&n| n > 0).collect();
+        let used: Vec<u64> = fabric
+            .stats()
+            .paths
+            .iter()
+            .map(|p| p.packets)
+            .filter(|&n| n > 0)
+            .collect();
         assert_eq!(used, [100]);
         let mut fabric = network("");
-        (0..4000u64).for_each(|n| fabric.send(0, n * 400_000, n * 400_000, build(1, 2, n as u16, 1000)));
+        (0..4000u64)
+            .for_each(|n| fabric.send(0, n * 400_000, n * 400_000, build(1, 2, n as u16, 1000)));
         fabric.run_until(Ps::MAX);
-        assert!(fabric.stats().paths[..4].iter().all(|p| (0.22..0.28).contains(&p.share)));
+        assert!(fabric.stats().paths[..4]
+            .iter()
+            .all(|p| (0.22..0.28).contains(&p.share)));
     }
 }
 
@@ -58,20 +70,33 @@ fn an_overloaded_path_marks_and_a_slow_one_carries_less() {
     (0..20u64).for_each(|n| fabric.send(0, n * 330_000, n * 330_000, udp(1, 2, 5, 1000)));
     let all = fabric.run_until(Ps::MAX);
     let marked = all.iter().filter(|d| d.arrival.frame[15] & 3 == 3).count() as u64;
-    assert!(marked > 5 && marked == fabric.stats().marks, "{marked} marks");
-    assert_eq!(all[1].arrival.first_bit - all[0].arrival.first_bit, 1024 * 1280);
+    assert!(
+        marked > 5 && marked == fabric.stats().marks,
+        "{marked} marks"
+    );
+    assert_eq!(
+        all[1].arrival.first_bit - all[0].arrival.first_bit,
+        1024 * 1280
+    );
 }
 
 #[test]
 fn a_link_can_be_cut_and_repaired_while_running() {
     let mut fabric = network("");
-    let rule = LinkRule { from: "leaf0".into(), to: "spine*".into(), ..LinkRule::default() };
+    let rule = LinkRule {
+        from: "leaf0".into(),
+        to: "spine*".into(),
+        ..LinkRule::default()
+    };
     assert_eq!(fabric.change(&rule, Some(true)), 4);
     fabric.send(0, 0, 1000, udp(1, 2, 5, 1000));
     assert!(fabric.run_until(Ps::MAX).is_empty());
     fabric.change(&rule, Some(false));
     fabric.send(0, 10_000_000, 10_001_000, udp(1, 2, 5, 1000));
-    assert_eq!((fabric.run_until(Ps::MAX).len(), fabric.stats().drops), (1, 1));
+    assert_eq!(
+        (fabric.run_until(Ps::MAX).len(), fabric.stats().drops),
+        (1, 1)
+    );
 }
 
 #[test]
@@ -86,7 +111,12 @@ fn the_result_does_not_depend_on_the_windows() {
                 at += window;
                 all.extend(fabric.run_until(at));
             }
-            fabric.send((n % 4) as usize, start, start + 80_000, udp((n % 4) as u8 + 1, ((n + 1) % 4) as u8 + 1, n as u16, 500));
+            fabric.send(
+                (n % 4) as usize,
+                start,
+                start + 80_000,
+                udp((n % 4) as u8 + 1, ((n + 1) % 4) as u8 + 1, n as u16, 500),
+            );
         }
         all.extend(fabric.run_until(Ps::MAX));
         all.sort_by_key(|d| (d.arrival.first_bit, d.card, d.arrival.frame.clone()));

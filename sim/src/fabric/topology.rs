@@ -42,7 +42,15 @@ impl Topology {
         let (cards, leaves, spines) = (network.cards, network.leaves, network.spines);
         let mut links = vec![];
         if network.kind == Kind::Direct {
-            return Topology { cards, leaves: 0, spines: 0, links: vec![(Node::Card(0), Node::Card(1)), (Node::Card(1), Node::Card(0))] };
+            return Topology {
+                cards,
+                leaves: 0,
+                spines: 0,
+                links: vec![
+                    (Node::Card(0), Node::Card(1)),
+                    (Node::Card(1), Node::Card(0)),
+                ],
+            };
         }
         for card in 0..cards {
             links.push((Node::Card(card), Node::Leaf(card % leaves)));
@@ -54,7 +62,12 @@ impl Topology {
                 links.push((Node::Spine(spine), Node::Leaf(leaf)));
             }
         }
-        Topology { cards, leaves, spines, links }
+        Topology {
+            cards,
+            leaves,
+            spines,
+            links,
+        }
     }
 
     /// All links; a link's index is its place here.
@@ -75,7 +88,11 @@ impl Topology {
     /// Links whose ends match the two names or patterns (`leaf*`); with `both`, the opposite ones too.
     pub fn matching(&self, from: &str, to: &str, both: bool) -> Vec<usize> {
         let fits = |a: &Node, b: &Node| matches(from, *a) && matches(to, *b);
-        let found = self.links.iter().enumerate().filter(|(_, (a, b))| fits(a, b) || (both && fits(b, a)));
+        let found = self
+            .links
+            .iter()
+            .enumerate()
+            .filter(|(_, (a, b))| fits(a, b) || (both && fits(b, a)));
         found.map(|(i, _)| i).collect()
     }
 
@@ -86,7 +103,8 @@ impl Topology {
             1 => format!(", {name}0"),
             _ => format!(", {name}0..{name}{}", n - 1),
         };
-        let all = range("card", self.cards) + &range("leaf", self.leaves) + &range("spine", self.spines);
+        let all =
+            range("card", self.cards) + &range("leaf", self.leaves) + &range("spine", self.spines);
         all.trim_start_matches(", ").to_string()
     }
 }

@@ -79,7 +79,11 @@ impl Wake {
     pub fn wait(&self, seen: u64) {
         let mut count = lock(&self.0 .0);
         while *count == seen {
-            count = self.0 .1.wait(count).unwrap_or_else(PoisonError::into_inner);
+            count = self
+                .0
+                 .1
+                .wait(count)
+                .unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -87,7 +91,10 @@ impl Wake {
 impl HostSide {
     /// One that rings `wake` on every request.
     pub fn new(wake: Wake) -> HostSide {
-        HostSide { wake, ..HostSide::default() }
+        HostSide {
+            wake,
+            ..HostSide::default()
+        }
     }
 
     /// The mappings.

@@ -50,22 +50,43 @@ pub struct Iommu {
 
 impl Iommu {
     /// Maps a range. `memory` has `len` bytes; without it the range is known, but every access faults.
-    pub fn map(&mut self, iova: u64, len: u64, memory: Option<Memory>, writable: bool) -> Result<(), MapError> {
-        let end = iova.checked_add(len).filter(|_| len > 0).ok_or(MapError::Range { iova, len })?;
+    pub fn map(
+        &mut self,
+        iova: u64,
+        len: u64,
+        memory: Option<Memory>,
+        writable: bool,
+    ) -> Result<(), MapError> {
+        let end = iova
+            .checked_add(len)
+            .filter(|_| len > 0)
+            .ok_or(MapError::Range { iova, len })?;
         let before = self.ranges.range(..end).next_back();
         if before.is_some_and(|(start, range)| start + range.len > iova) {
             return Err(MapError::Overlap { iova, len });
         }
-        self.ranges.insert(iova, Range { len, memory, writable });
+        self.ranges.insert(
+            iova,
+            Range {
+                len,
+                memory,
+                writable,
+            },
+        );
         Ok(())
     }
 
     /// Removes every range that lies wholly inside the given one; says how many.
     pub fn unmap(&mut self, iova: u64, len: u64) -> usize {
         let end = u128::from(iova) + u128::from(len);
-        let inside = self.ranges.range(iova..).filter(|(s, r)| u128::from(**s) + u128::from(r.len) <= end);
+        let inside = self
+            .ranges
+            .range(iova..)
+            .filter(|(s, r)| u128::from(**s) + u128::from(r.len) <= end);
         let starts: Vec<u64> = inside.map(|(start, _)| *start).collect();
-        starts.iter().for_each(|start| drop(self.ranges.remove(start)));
+        starts
+            .iter()
+            .for_each(|start| drop(self.ranges.remove(start)));
         starts.len()
     }
 
@@ -107,9 +128,16 @@ impl Iommu {
     }
 
     /// The memory at an address, the offset in it, and how many of `want` bytes it holds from there.
-    fn part(&self, iova: u64, want: usize, write: bool) -> Result<(&Memory, usize, usize), AccessError> {
+    fn part(
+        &self,
+        iova: u64,
+        want: usize,
+        write: bool,
+    ) -> Result<(&Memory, usize, usize), AccessError> {
         let found = self.ranges.range(..=iova).next_back();
-        let (start, range) = found.filter(|(start, range)| iova - *start < range.len).ok_or(AccessError::NotMapped(iova))?;
+        let (start, range) = found
+            .filter(|(start, range)| iova - *start < range.len)
+            .ok_or(AccessError::NotMapped(iova))?;
         let memory = range.memory.as_ref().ok_or(AccessError::NotMapped(iova))?;
         if write && !range.writable {
             return Err(AccessError::ReadOnly(iova));
@@ -133,7 +161,9 @@ pub(super) mod tests {
     #[test]
     fn an_access_may_span_adjacent_ranges_that_are_apart_in_memory() {
         let (mut iommu, one) = (Iommu::default(), leaked(8192));
-        iommu.map(0x10000, 4096, one.slice(4096, 4096), true).unwrap();
+        iommu
+            .map(0x10000, 4096, one.slice(4096, 4096), true)
+            .unwrap();
         iommu.map(0x11000, 4096, one.slice(0, 4096), true).unwrap();
         let data: Vec<u8> = (0..200).collect();
         iommu.write(0x10fc1, &data).unwrap();
@@ -151,11 +181,26 @@ pub(super) mod tests {
         iommu.map(0x1000, 4096, Some(leaked(4096)), false).unwrap();
         iommu.map(0x8000, 4096, None, true).unwrap();
         let mut byte = [0; 2];
-        assert_eq!(iommu.read(0x1fff, &mut byte), Err(AccessError::NotMapped(0x2000)));
-        assert_eq!(iommu.read(0xfff, &mut byte), Err(AccessError::NotMapped(0xfff)));
-        assert_eq!(iommu.read(0x8000, &mut byte), Err(AccessError::NotMapped(0x8000)));
-        assert_eq!(iommu.write(0x1000, &byte), Err(AccessError::ReadOnly(0x1000)));
-        assert_eq!(iommu.read(u64::MAX, &mut byte), Err(AccessError::NotMapped(u64::MAX)));
+        assert_eq!(
+            iommu.read(0x1fff, &mut byte),
+            Err(AccessError::NotMapped(0x2000))
+        );
+        assert_eq!(
+            iommu.read(0xfff, &mut byte),
+            Err(AccessError::NotMapped(0xfff))
+        );
+        assert_eq!(
+            iommu.read(0x8000, &mut byte),
+            Err(AccessError::NotMapped(0x8000))
+        );
+        assert_eq!(
+            iommu.write(0x1000, &byte),
+            Err(AccessError::ReadOnly(0x1000))
+        );
+        assert_eq!(
+            iommu.read(u64::MAX, &mut byte),
+            Err(AccessError::NotMapped(u64::MAX))
+        );
     }
 
     #[test]
@@ -164,9 +209,24 @@ pub(super) mod tests {
         for iova in [0x1000, 0x2000, 0x9000] {
             iommu.map(iova, 4096, Some(leaked(4096)), true).unwrap();
         }
-        assert_eq!(iommu.map(0x1800, 16, None, true), Err(MapError::Overlap { iova: 0x1800, len: 16 }));
-        assert_eq!(iommu.map(0, 0, None, true), Err(MapError::Range { iova: 0, len: 0 }));
-        assert_eq!(iommu.map(u64::MAX, 2, None, true), Err(MapError::Range { iova: u64::MAX, len: 2 }));
+        assert_eq!(
+            iommu.map(0x1800, 16, None, true),
+            Err(MapError::Overlap {
+                iova: 0x1800,
+                len: 16
+            })
+        );
+        assert_eq!(
+            iommu.map(0, 0, None, true),
+            Err(MapError::Range { iova: 0, len: 0 })
+        );
+        assert_eq!(
+            iommu.map(u64::MAX, 2, None, true),
+            Err(MapError::Range {
+                iova: u64::MAX,
+                len: 2
+            })
+        );
         assert_eq!(iommu.unmap(0, 0x8000_0000_0000), 3);
         assert!(iommu.is_empty());
     }

@@ -30,7 +30,11 @@ impl Memory {
     /// # Safety
     /// `start..start + len` must stay readable and writable until every clone of the result is dropped.
     pub unsafe fn from_raw(start: *mut u8, len: usize) -> Memory {
-        Memory { start, len, _file: None }
+        Memory {
+            start,
+            len,
+            _file: None,
+        }
     }
 
     /// Size in bytes.
@@ -47,12 +51,19 @@ impl Memory {
     pub fn slice(&self, offset: usize, len: usize) -> Option<Memory> {
         let end = offset.checked_add(len)?;
         // SAFETY: offset is inside the range, as `end` is.
-        (end <= self.len).then(|| Memory { start: unsafe { self.start.add(offset) }, len, _file: self._file.clone() })
+        (end <= self.len).then(|| Memory {
+            start: unsafe { self.start.add(offset) },
+            len,
+            _file: self._file.clone(),
+        })
     }
 
     /// Copies bytes out. The caller checks the range.
     pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
-        assert!(offset + to.len() <= self.len, "DMA read outside its mapping");
+        assert!(
+            offset + to.len() <= self.len,
+            "DMA read outside its mapping"
+        );
         // SAFETY: the range is inside the mapping; `to` is ours and cannot overlap host memory seen as such.
         unsafe { std::ptr::copy_nonoverlapping(self.start.add(offset), to.as_mut_ptr(), to.len()) }
     }
@@ -60,7 +71,10 @@ impl Memory {
     /// Copies bytes in, ascending. If they end on an aligned 32-bit word, that word is stored last and whole, with
     /// release order: whoever sees it (a phase bit) sees all before it.
     pub(super) fn write(&self, offset: usize, from: &[u8]) {
-        assert!(offset + from.len() <= self.len, "DMA write outside its mapping");
+        assert!(
+            offset + from.len() <= self.len,
+            "DMA write outside its mapping"
+        );
         // SAFETY: the range is inside the mapping.
         let to = unsafe { self.start.add(offset) };
         let aligned = (to as usize + from.len()) % 4 == 0 && from.len() >= 4;
@@ -70,7 +84,8 @@ impl Memory {
         fence(Ordering::Release);
         if let Some(word) = from.get(first..).and_then(|w| w.try_into().ok()) {
             // SAFETY: four bytes inside the mapping, aligned as checked; the host reads the word atomically.
-            unsafe { AtomicU32::from_ptr(to.add(first).cast()) }.store(u32::from_ne_bytes(word), Ordering::Release);
+            unsafe { AtomicU32::from_ptr(to.add(first).cast()) }
+                .store(u32::from_ne_bytes(word), Ordering::Release);
         }
     }
 }
@@ -86,19 +101,35 @@ impl FileCache {
     pub fn map(&mut self, file: &File, offset: u64, len: u64) -> io::Result<Memory> {
         let meta = file.metadata()?;
         let end = offset.checked_add(len).filter(|&end| end <= meta.len());
-        let end = end.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "range reaches past the end of the file"))?;
+        let end = end.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "range reaches past the end of the file",
+            )
+        })?;
         let key = (meta.dev(), meta.ino());
-        let known = self.files.get(&key).filter(|&&(_, size)| end <= size as u64).and_then(|(map, _)| map.upgrade());
+        let known = self
+            .files
+            .get(&key)
+            .filter(|&&(_, size)| end <= size as u64)
+            .and_then(|(map, _)| map.upgrade());
         let map = match known {
             Some(map) => map,
             None => {
                 let map = Arc::new(MmapOptions::new().len(meta.len() as usize).map_raw(file)?);
                 self.files.retain(|_, (map, _)| map.strong_count() > 0);
-                self.files.insert(key, (Arc::downgrade(&map), meta.len() as usize));
+                self.files
+                    .insert(key, (Arc::downgrade(&map), meta.len() as usize));
                 map
             }
         };
-        let whole = Memory { start: map.as_mut_ptr(), len: map.len(), _file: Some(map) };
-        Ok(whole.slice(offset as usize, len as usize).expect("range was checked against the file"))
+        let whole = Memory {
+            start: map.as_mut_ptr(),
+            len: map.len(),
+            _file: Some(map),
+        };
+        Ok(whole
+            .slice(offset as usize, len as usize)
+            .expect("range was checked against the file"))
     }
 }

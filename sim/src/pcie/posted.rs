@@ -71,9 +71,17 @@ impl Posted {
 
     /// Takes a beat of a write.
     pub fn write(&mut self, now: Ps, beat: WriteBeat, counters: &mut PcieCounters) {
-        let expected = if beat.first { beat.addr } else { self.open.unwrap_or(u64::MAX) };
+        let expected = if beat.first {
+            beat.addr
+        } else {
+            self.open.unwrap_or(u64::MAX)
+        };
         let new_block = !beat.first && beat.addr % BLOCK == 0;
-        if beat.addr % 64 != 0 || beat.addr != expected || new_block || beat.first == self.open.is_some() {
+        if beat.addr % 64 != 0
+            || beat.addr != expected
+            || new_block
+            || beat.first == self.open.is_some()
+        {
             counters.violations += 1;
             tracing::error!(?beat, open = ?self.open, "write breaks a rule: alignment, order or block");
         }
@@ -81,14 +89,19 @@ impl Posted {
         counters.writes += u64::from(beat.first);
         counters.write_bytes += u64::from(beat.enables.count_ones());
         let overhead = if beat.first { PACKET_OVERHEAD } else { 0 };
-        self.free_at = self.free_at.max(now) + self.rate.time(u64::from(beat.enables.count_ones()) + overhead);
-        self.queue.push_back((now + self.latency, Item::Write(beat)));
+        self.free_at = self.free_at.max(now)
+            + self
+                .rate
+                .time(u64::from(beat.enables.count_ones()) + overhead);
+        self.queue
+            .push_back((now + self.latency, Item::Write(beat)));
     }
 
     /// Takes an interrupt.
     pub fn interrupt(&mut self, now: Ps, vector: u8, counters: &mut PcieCounters) {
         counters.interrupts += 1;
-        self.queue.push_back((now + self.latency, Item::Interrupt(vector)));
+        self.queue
+            .push_back((now + self.latency, Item::Interrupt(vector)));
     }
 
     /// Makes everything visible whose time has come.
@@ -113,7 +126,10 @@ fn land(at: Ps, beat: &WriteBeat, host: &HostSide, counters: &mut PcieCounters) 
             lane += 1;
         }
         if lane > start {
-            if let Err(error) = host.iommu().write(beat.addr + start as u64, &bytes[start..lane]) {
+            if let Err(error) = host
+                .iommu()
+                .write(beat.addr + start as u64, &bytes[start..lane])
+            {
                 counters.faults += 1;
                 host.fault(at, error, "write");
             }
@@ -140,13 +156,21 @@ mod tests {
     }
 
     fn beat(addr: u64, fill: u8, enables: u64) -> WriteBeat {
-        WriteBeat { addr, data: [u64::from_ne_bytes([fill; 8]); 8], enables, first: true, last: true }
+        WriteBeat {
+            addr,
+            data: [u64::from_ne_bytes([fill; 8]); 8],
+            enables,
+            first: true,
+            last: true,
+        }
     }
 
     #[test]
     fn an_interrupt_arrives_after_the_write_before_it() {
         let (host, memory, log) = (HostSide::default(), leaked(4096), Arc::default());
-        host.iommu().map(0x1000, 4096, Some(memory.clone()), true).unwrap();
+        host.iommu()
+            .map(0x1000, 4096, Some(memory.clone()), true)
+            .unwrap();
         host.set_interrupts(Some(Box::new(Sink(Arc::clone(&log), memory))));
         let (mut posted, mut counters) = (Posted::new(&Pcie::default()), PcieCounters::default());
         posted.write(0, beat(0x1000, 9, 0xffff_ffff), &mut counters);
@@ -160,7 +184,9 @@ mod tests {
     #[test]
     fn only_enabled_bytes_are_written() {
         let (host, memory) = (HostSide::default(), leaked(4096));
-        host.iommu().map(0x1000, 4096, Some(memory.clone()), true).unwrap();
+        host.iommu()
+            .map(0x1000, 4096, Some(memory.clone()), true)
+            .unwrap();
         let (mut posted, mut counters) = (Posted::new(&Pcie::default()), PcieCounters::default());
         posted.write(0, beat(0x1040, 7, 1 << 63 | 0b110), &mut counters);
         posted.advance(Ps::MAX, &host, &mut counters);
@@ -172,18 +198,45 @@ mod tests {
 
     #[test]
     fn a_fault_or_a_broken_rule_is_counted_and_nothing_else_happens() {
-        let (host, mut posted, mut counters) = (HostSide::default(), Posted::new(&Pcie::default()), PcieCounters::default());
+        let (host, mut posted, mut counters) = (
+            HostSide::default(),
+            Posted::new(&Pcie::default()),
+            PcieCounters::default(),
+        );
         posted.write(0, beat(0x5000, 1, u64::MAX), &mut counters);
         posted.advance(Ps::MAX, &host, &mut counters);
-        assert_eq!((counters.faults, counters.violations, host.faults().len()), (1, 0, 1));
-        posted.write(0, WriteBeat { last: false, ..beat(0x50c0, 1, u64::MAX) }, &mut counters);
-        posted.write(0, WriteBeat { first: false, ..beat(0x5100, 1, u64::MAX) }, &mut counters);
+        assert_eq!(
+            (counters.faults, counters.violations, host.faults().len()),
+            (1, 0, 1)
+        );
+        posted.write(
+            0,
+            WriteBeat {
+                last: false,
+                ..beat(0x50c0, 1, u64::MAX)
+            },
+            &mut counters,
+        );
+        posted.write(
+            0,
+            WriteBeat {
+                first: false,
+                ..beat(0x5100, 1, u64::MAX)
+            },
+            &mut counters,
+        );
         assert_eq!(counters.violations, 1, "a write may not cross its block");
     }
 
     #[test]
     fn writes_are_held_back_at_the_configured_rate() {
-        let (mut posted, mut counters) = (Posted::new(&Pcie { rate_gbps: 32.0, ..Pcie::default() }), PcieCounters::default());
+        let (mut posted, mut counters) = (
+            Posted::new(&Pcie {
+                rate_gbps: 32.0,
+                ..Pcie::default()
+            }),
+            PcieCounters::default(),
+        );
         let mut taken = 0;
         for cycle in 0..1000 {
             if posted.ready(cycle * 4000) {

@@ -63,7 +63,14 @@ impl Reads {
     /// With the given latencies and a random number generator of its own.
     pub fn new(config: &Pcie, rng: ChaCha8Rng) -> Reads {
         let rate = Rate::from_gbps(config.rate_gbps);
-        Reads { pending: vec![], sending: None, free_at: 0, rate, config: config.clone(), rng }
+        Reads {
+            pending: vec![],
+            sending: None,
+            free_at: 0,
+            rate,
+            config: config.clone(),
+            rng,
+        }
     }
 
     /// Whether another request can be taken.
@@ -86,17 +93,23 @@ impl Reads {
     pub fn request(&mut self, now: Ps, request: ReadRequest, counters: &mut PcieCounters) {
         counters.reads += 1;
         counters.read_bytes += u64::from(request.len);
-        let last = request.addr.saturating_add(u64::from(request.len).saturating_sub(1));
+        let last = request
+            .addr
+            .saturating_add(u64::from(request.len).saturating_sub(1));
         let legal = request.len > 0
             && request.len <= self.config.max_read_request
             && request.addr / BLOCK == last / BLOCK
             && self.pending.iter().all(|p| p.request.tag != request.tag);
         if !legal {
             counters.violations += 1;
-            tracing::error!(?request, "read request breaks a rule: length, block or tag in use");
+            tracing::error!(
+                ?request,
+                "read request breaks a rule: length, block or tag in use"
+            );
         }
         let jitter = self.rng.random_range(0..=self.config.jitter_ns) * NS;
-        let error = !legal || (self.config.read_error > 0.0 && self.rng.random::<f64>() < self.config.read_error);
+        let error = !legal
+            || (self.config.read_error > 0.0 && self.rng.random::<f64>() < self.config.read_error);
         self.pending.push(Pending {
             request,
             ready_at: now + self.config.read_latency_ns * NS + jitter,
@@ -107,7 +120,12 @@ impl Reads {
     }
 
     /// The completion beat of this cycle, if one is due.
-    pub fn completion(&mut self, now: Ps, host: &HostSide, counters: &mut PcieCounters) -> Option<Completion> {
+    pub fn completion(
+        &mut self,
+        now: Ps,
+        host: &HostSide,
+        counters: &mut PcieCounters,
+    ) -> Option<Completion> {
         if self.sending.is_none() {
             if self.pending.is_empty() || self.free_at > now + BURST {
                 return None;
@@ -135,9 +153,14 @@ impl Reads {
 
     /// A request whose data are there: the oldest, or any with the configured probability.
     fn choose(&mut self, now: Ps) -> Option<usize> {
-        let there: Vec<usize> = (0..self.pending.len()).filter(|&i| self.pending[i].ready_at <= now).collect();
+        let there: Vec<usize> = (0..self.pending.len())
+            .filter(|&i| self.pending[i].ready_at <= now)
+            .collect();
         let oldest = *there.first()?;
-        if there.len() > 1 && self.config.reorder > 0.0 && self.rng.random::<f64>() < self.config.reorder {
+        if there.len() > 1
+            && self.config.reorder > 0.0
+            && self.rng.random::<f64>() < self.config.reorder
+        {
             return Some(there[self.rng.random_range(0..there.len())]);
         }
         Some(oldest)
@@ -148,13 +171,31 @@ impl Reads {
         let Pending { next, end, .. } = self.pending[which];
         let boundary = u64::from(self.config.read_completion_boundary) / CHUNK;
         let most = (next + u64::from(self.config.max_payload) / CHUNK).min(end);
-        let cuts: Vec<u64> = (next + 1..=most).filter(|c| c % boundary == 0 || *c == end).collect();
+        let cuts: Vec<u64> = (next + 1..=most)
+            .filter(|c| c % boundary == 0 || *c == end)
+            .collect();
         cuts[self.rng.random_range(0..cuts.len())]
     }
 
-    fn beat(&self, which: usize, now: Ps, host: &HostSide, counters: &mut PcieCounters) -> Completion {
-        let Pending { request, next, error, .. } = self.pending[which];
-        let mut beat = Completion { tag: request.tag, chunk: (next % (BLOCK / CHUNK)) as u8, error, ..Completion::default() };
+    fn beat(
+        &self,
+        which: usize,
+        now: Ps,
+        host: &HostSide,
+        counters: &mut PcieCounters,
+    ) -> Completion {
+        let Pending {
+            request,
+            next,
+            error,
+            ..
+        } = self.pending[which];
+        let mut beat = Completion {
+            tag: request.tag,
+            chunk: (next % (BLOCK / CHUNK)) as u8,
+            error,
+            ..Completion::default()
+        };
         if error {
             return beat;
         }
@@ -182,13 +223,28 @@ mod tests {
 
     fn host() -> HostSide {
         let (host, memory) = (HostSide::default(), leaked(1 << 16));
-        memory.write(0, &(0..1 << 16).map(|i: u32| (i * 7 >> 3) as u8).collect::<Vec<u8>>());
-        host.iommu().map(0x10000, 1 << 16, Some(memory), true).unwrap();
+        memory.write(
+            0,
+            &(0..1 << 16)
+                .map(|i: u32| (i * 7 >> 3) as u8)
+                .collect::<Vec<u8>>(),
+        );
+        host.iommu()
+            .map(0x10000, 1 << 16, Some(memory), true)
+            .unwrap();
         host
     }
 
-    fn run(reads: &mut Reads, host: &HostSide, counters: &mut PcieCounters) -> Vec<(Ps, Completion)> {
-        let beat = |t: Ps| reads.completion(t * 4000, host, counters).map(|c| (t * 4000, c));
+    fn run(
+        reads: &mut Reads,
+        host: &HostSide,
+        counters: &mut PcieCounters,
+    ) -> Vec<(Ps, Completion)> {
+        let beat = |t: Ps| {
+            reads
+                .completion(t * 4000, host, counters)
+                .map(|c| (t * 4000, c))
+        };
         (0..5000).filter_map(beat).collect()
     }
 
@@ -196,19 +252,46 @@ mod tests {
     fn every_chunk_comes_once_with_its_bytes_on_their_lanes() {
         let (host, mut counters) = (host(), PcieCounters::default());
         for seed in 0..50 {
-            let mut reads = Reads::new(&Pcie { reorder: 0.8, ..Pcie::default() }, ChaCha8Rng::seed_from_u64(seed));
-            let requests = [(0x10000, 512), (0x10233, 100), (0x1043f, 1), (0x107c0, 64), (0x10801, 511)];
+            let mut reads = Reads::new(
+                &Pcie {
+                    reorder: 0.8,
+                    ..Pcie::default()
+                },
+                ChaCha8Rng::seed_from_u64(seed),
+            );
+            let requests = [
+                (0x10000, 512),
+                (0x10233, 100),
+                (0x1043f, 1),
+                (0x107c0, 64),
+                (0x10801, 511),
+            ];
             for (tag, (addr, len)) in requests.into_iter().enumerate() {
-                reads.request(0, ReadRequest { addr, len, tag: tag as u8 }, &mut counters);
+                reads.request(
+                    0,
+                    ReadRequest {
+                        addr,
+                        len,
+                        tag: tag as u8,
+                    },
+                    &mut counters,
+                );
             }
             let beats = run(&mut reads, &host, &mut counters);
             for (tag, (addr, len)) in requests.into_iter().enumerate() {
-                let own: Vec<&Completion> = beats.iter().map(|(_, c)| c).filter(|c| c.tag == tag as u8).collect();
+                let own: Vec<&Completion> = beats
+                    .iter()
+                    .map(|(_, c)| c)
+                    .filter(|c| c.tag == tag as u8)
+                    .collect();
                 let chunks: Vec<u64> = own.iter().map(|c| u64::from(c.chunk)).collect();
-                let expected: Vec<u64> = (addr / 64..=(addr + u64::from(len) - 1) / 64).map(|c| c % 8).collect();
+                let expected: Vec<u64> = (addr / 64..=(addr + u64::from(len) - 1) / 64)
+                    .map(|c| c % 8)
+                    .collect();
                 assert_eq!(chunks, expected, "seed {seed}, tag {tag}");
                 for a in addr..addr + u64::from(len) {
-                    let lane = crate::lanes::bytes(&own[(a / 64 - addr / 64) as usize].data)[(a % 64) as usize];
+                    let lane = crate::lanes::bytes(&own[(a / 64 - addr / 64) as usize].data)
+                        [(a % 64) as usize];
                     assert_eq!(lane, ((a as u32 - 0x10000) * 7 >> 3) as u8);
                 }
             }
@@ -220,8 +303,24 @@ mod tests {
     #[test]
     fn completions_are_split_and_tags_overtake_each_other() {
         let (host, mut counters) = (host(), PcieCounters::default());
-        let mut reads = Reads::new(&Pcie { reorder: 0.5, ..Pcie::default() }, ChaCha8Rng::seed_from_u64(3));
-        (0..16).for_each(|tag| reads.request(0, ReadRequest { addr: 0x10000 + u64::from(tag) * 512, len: 512, tag }, &mut counters));
+        let mut reads = Reads::new(
+            &Pcie {
+                reorder: 0.5,
+                ..Pcie::default()
+            },
+            ChaCha8Rng::seed_from_u64(3),
+        );
+        (0..16).for_each(|tag| {
+            reads.request(
+                0,
+                ReadRequest {
+                    addr: 0x10000 + u64::from(tag) * 512,
+                    len: 512,
+                    tag,
+                },
+                &mut counters,
+            )
+        });
         let beats = run(&mut reads, &host, &mut counters);
         assert!(beats[0].0 >= 500_000 && beats.len() == 128);
         assert!(counters.completions > 32, "{}", counters.completions);
@@ -232,9 +331,22 @@ mod tests {
     #[test]
     fn bandwidth_bounds_the_beats() {
         let (host, mut counters) = (host(), PcieCounters::default());
-        let config = Pcie { rate_gbps: 32.0, ..Pcie::default() };
+        let config = Pcie {
+            rate_gbps: 32.0,
+            ..Pcie::default()
+        };
         let mut reads = Reads::new(&config, ChaCha8Rng::seed_from_u64(3));
-        (0..32).for_each(|tag| reads.request(0, ReadRequest { addr: 0x10000 + u64::from(tag) * 512, len: 512, tag }, &mut counters));
+        (0..32).for_each(|tag| {
+            reads.request(
+                0,
+                ReadRequest {
+                    addr: 0x10000 + u64::from(tag) * 512,
+                    len: 512,
+                    tag,
+                },
+                &mut counters,
+            )
+        });
         let beats = run(&mut reads, &host, &mut counters);
         let time = beats.last().unwrap().0 - beats[0].0;
         let gbps = 32.0 * 512.0 * 8000.0 / time as f64;
@@ -245,12 +357,24 @@ mod tests {
     fn an_unmapped_address_and_a_broken_rule_end_in_an_error_beat() {
         let (host, mut counters) = (host(), PcieCounters::default());
         let mut reads = Reads::new(&Pcie::default(), ChaCha8Rng::seed_from_u64(3));
-        for (tag, addr, len) in [(1, 0x9000, 64), (2, 0x101f0, 32), (3, 0x10000, 0), (4, 0x1ff00, 512)] {
+        for (tag, addr, len) in [
+            (1, 0x9000, 64),
+            (2, 0x101f0, 32),
+            (3, 0x10000, 0),
+            (4, 0x1ff00, 512),
+        ] {
             reads.request(0, ReadRequest { addr, len, tag }, &mut counters);
         }
         let beats = run(&mut reads, &host, &mut counters);
-        let failed: Vec<u8> = beats.iter().filter(|(_, c)| c.error).map(|(_, c)| c.tag).collect();
-        assert_eq!((failed.len(), counters.faults, counters.violations), (4, 1, 3));
+        let failed: Vec<u8> = beats
+            .iter()
+            .filter(|(_, c)| c.error)
+            .map(|(_, c)| c.tag)
+            .collect();
+        assert_eq!(
+            (failed.len(), counters.faults, counters.violations),
+            (4, 1, 3)
+        );
         assert!(reads.is_idle() && host.faults()[0].message.contains("0x9000"));
     }
 }

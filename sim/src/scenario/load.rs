@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 impl Scenario {
     /// Reads and checks the file.
     pub fn load(file: &Path) -> Result<Scenario, ScenarioError> {
-        let text = std::fs::read_to_string(file)
-            .map_err(|source| ScenarioError::Read { file: file.to_path_buf(), source })?;
+        let text = std::fs::read_to_string(file).map_err(|source| ScenarioError::Read {
+            file: file.to_path_buf(),
+            source,
+        })?;
         Scenario::parse(&text, file)
     }
 
@@ -70,8 +72,20 @@ impl Checker<'_> {
                 self.within("network", 0, "spines", n.spines, 1..=256)?;
             }
         }
-        self.within("network", 0, "card_rate_gbps", n.card_rate_gbps, 0.001..=128.0)?;
-        self.within("network", 0, "spine_rate_gbps", n.spine_rate_gbps, 0.001..=1600.0)?;
+        self.within(
+            "network",
+            0,
+            "card_rate_gbps",
+            n.card_rate_gbps,
+            0.001..=128.0,
+        )?;
+        self.within(
+            "network",
+            0,
+            "spine_rate_gbps",
+            n.spine_rate_gbps,
+            0.001..=1600.0,
+        )?;
         self.within("network", 0, "delay_ns", n.delay_ns, 20..=1_000_000)?;
         self.within("network", 0, "queue_packets", n.queue_packets, 1..=1 << 20)?;
         self.within("network", 0, "queue_bytes", n.queue_bytes, 10_000..=1 << 32)
@@ -84,24 +98,53 @@ impl Checker<'_> {
 
     fn pcie(&self, s: &Scenario) -> Result<(), ScenarioError> {
         let p = &s.pcie;
-        self.within("pcie", 0, "read_latency_ns", p.read_latency_ns, 1..=1_000_000)?;
+        self.within(
+            "pcie",
+            0,
+            "read_latency_ns",
+            p.read_latency_ns,
+            1..=1_000_000,
+        )?;
         // A read must not pass the writes before it (PCIe base specification 2.4.1).
-        self.within("pcie", 0, "write_latency_ns", p.write_latency_ns, 0..=p.read_latency_ns)?;
+        self.within(
+            "pcie",
+            0,
+            "write_latency_ns",
+            p.write_latency_ns,
+            0..=p.read_latency_ns,
+        )?;
         self.within("pcie", 0, "rate_gbps", p.rate_gbps, 0.1..=2000.0)?;
         self.power_of_two("max_read_request", p.max_read_request, 512, 4096)?;
         self.power_of_two("max_payload", p.max_payload, 256, 4096)?;
-        self.power_of_two("read_completion_boundary", p.read_completion_boundary, 64, 128)?;
+        self.power_of_two(
+            "read_completion_boundary",
+            p.read_completion_boundary,
+            64,
+            128,
+        )?;
         self.within("pcie", 0, "read_tags", p.read_tags, 1..=1024)?;
         self.within("pcie", 0, "reorder", p.reorder, 0.0..=1.0)?;
         self.within("pcie", 0, "jitter_ns", p.jitter_ns, 0..=1_000_000)?;
         self.within("pcie", 0, "read_error", p.read_error, 0.0..=1.0)
     }
 
-    fn power_of_two(&self, key: &str, value: u32, low: u32, high: u32) -> Result<(), ScenarioError> {
+    fn power_of_two(
+        &self,
+        key: &str,
+        value: u32,
+        low: u32,
+        high: u32,
+    ) -> Result<(), ScenarioError> {
         if value.is_power_of_two() && (low..=high).contains(&value) {
             return Ok(());
         }
-        Err(self.value("pcie", 0, key, value, format!("use a power of two from {low} to {high}")))
+        Err(self.value(
+            "pcie",
+            0,
+            key,
+            value,
+            format!("use a power of two from {low} to {high}"),
+        ))
     }
 
     fn link(&self, i: usize, rule: &LinkRule, topology: &Topology) -> Result<(), ScenarioError> {
@@ -133,9 +176,18 @@ impl Checker<'_> {
                 return Err(self.value("link", i, "down_us", format!("[{from}, {to}]"), fix));
             }
         }
-        if topology.matching(&rule.from, &rule.to, rule.both).is_empty() {
+        if topology
+            .matching(&rule.from, &rule.to, rule.both)
+            .is_empty()
+        {
             let fix = format!("no such link; nodes are {}", topology.describe());
-            return Err(self.value("link", i, "from", format!("\"{}\" to \"{}\"", rule.from, rule.to), fix));
+            return Err(self.value(
+                "link",
+                i,
+                "from",
+                format!("\"{}\" to \"{}\"", rule.from, rule.to),
+                fix,
+            ));
         }
         Ok(())
     }
@@ -200,10 +252,13 @@ impl Checker<'_> {
 mod tests {
     use super::*;
 
-    const GOOD: &str = "name = \"t\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = 4\n";
+    const GOOD: &str =
+        "name = \"t\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = 4\n";
 
     fn error(text: &str) -> String {
-        Scenario::parse(text, Path::new("x.toml")).expect_err("must be refused").to_string()
+        Scenario::parse(text, Path::new("x.toml"))
+            .expect_err("must be refused")
+            .to_string()
     }
 
     #[test]

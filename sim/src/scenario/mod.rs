@@ -221,7 +221,10 @@ fn default_jitter() -> u64 {
 
 impl Default for Card {
     fn default() -> Card {
-        Card { clock_mhz: default_clock(), tx_fifo_beats: default_tx_fifo() }
+        Card {
+            clock_mhz: default_clock(),
+            tx_fifo_beats: default_tx_fifo(),
+        }
     }
 }
 
