@@ -12,5 +12,6 @@ pub mod mac;
 pub mod pcie;
 pub mod ports;
 pub mod scenario;
+pub mod server;
 pub mod time;
 pub mod world;

@@ -93,33 +93,45 @@ impl Memory {
 /// One mapping per file, however often the client sends its descriptor: a guest with an IOMMU maps page by page.
 #[derive(Default)]
 pub struct FileCache {
-    files: HashMap<(u64, u64), (Weak<MmapRaw>, usize)>,
+    files: HashMap<Key, (Weak<MmapRaw>, u64)>,
 }
 
+/// Device, inode and whether the mapping is writable.
+type Key = (u64, u64, bool);
+
 impl FileCache {
-    /// The bytes `offset..offset + len` of a file.
-    pub fn map(&mut self, file: &File, offset: u64, len: u64) -> io::Result<Memory> {
+    /// The bytes `offset..offset + len` of a file, whose last page counts whole.
+    pub fn map(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: u64,
+        writable: bool,
+    ) -> io::Result<Memory> {
         let meta = file.metadata()?;
-        let end = offset.checked_add(len).filter(|&end| end <= meta.len());
-        let end = end.ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "range reaches past the end of the file",
-            )
-        })?;
-        let key = (meta.dev(), meta.ino());
-        let known = self
-            .files
-            .get(&key)
-            .filter(|&&(_, size)| end <= size as u64)
-            .and_then(|(map, _)| map.upgrade());
-        let map = match known {
+        let size = meta.len().next_multiple_of(PAGE);
+        if offset.checked_add(len).is_none_or(|end| end > size) {
+            let what = format!(
+                "range {offset:#x}+{len:#x} reaches past the end of a file of {} bytes",
+                meta.len()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let key = (meta.dev(), meta.ino(), writable);
+        let known = self.files.get(&key).filter(|&&(_, known)| size <= known);
+        let map = match known.and_then(|(map, _)| map.upgrade()) {
             Some(map) => map,
             None => {
-                let map = Arc::new(MmapOptions::new().len(meta.len() as usize).map_raw(file)?);
+                let mut options = MmapOptions::new();
+                options.len(size as usize);
+                let map = if writable {
+                    options.map_raw(file)?
+                } else {
+                    options.map_raw_read_only(file)?
+                };
                 self.files.retain(|_, (map, _)| map.strong_count() > 0);
-                self.files
-                    .insert(key, (Arc::downgrade(&map), meta.len() as usize));
+                let map = Arc::new(map);
+                self.files.insert(key, (Arc::downgrade(&map), size));
                 map
             }
         };
@@ -131,5 +143,61 @@ impl FileCache {
         Ok(whole
             .slice(offset as usize, len as usize)
             .expect("range was checked against the file"))
+    }
+}
+
+/// Page size of the machines that the simulator runs on, bytes.
+const PAGE: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Seek, SeekFrom, Write};
+
+    fn file(len: u64) -> File {
+        let path =
+            std::env::temp_dir().join(format!("mprdma-sim-memory-{}-{len}", std::process::id()));
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .unwrap();
+        std::fs::remove_file(path).unwrap();
+        file.set_len(len).unwrap();
+        file
+    }
+
+    #[test]
+    fn a_file_is_mapped_once_and_what_is_written_is_in_it() {
+        let (mut file, mut cache) = (file(10_000), FileCache::default());
+        file.write_all(b"hello").unwrap();
+        let one = cache.map(&file, 0, 4096, true).unwrap();
+        let two = cache
+            .map(&file.try_clone().unwrap(), 4096, 8192, true)
+            .unwrap();
+        assert_eq!(one.start as usize + 4096, two.start as usize);
+        let mut seen = [0; 5];
+        one.read(0, &mut seen);
+        assert_eq!(&seen, b"hello");
+        two.write(3, b"twelve bytes");
+        let mut back = [0; 12];
+        file.seek(SeekFrom::Start(4099)).unwrap();
+        file.read_exact(&mut back).unwrap();
+        assert_eq!(&back, b"twelve bytes");
+    }
+
+    #[test]
+    fn a_range_past_the_end_is_refused_and_a_file_that_grew_is_mapped_again() {
+        let (file, mut cache) = (file(4096), FileCache::default());
+        assert!(cache.map(&file, 0, 8192, true).is_err());
+        assert!(cache.map(&file, u64::MAX, 2, true).is_err());
+        let _held = cache.map(&file, 0, 4096, true).unwrap();
+        file.set_len(8192).unwrap();
+        cache
+            .map(&file, 4096, 4096, true)
+            .unwrap()
+            .write(4092, &[1, 2, 3, 4]);
     }
 }

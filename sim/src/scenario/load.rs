@@ -3,6 +3,7 @@
 use super::{Kind, LinkRule, Scenario, ScenarioError};
 use crate::fabric::Topology;
 use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 impl Scenario {
@@ -148,33 +149,8 @@ impl Checker<'_> {
     }
 
     fn link(&self, i: usize, rule: &LinkRule, topology: &Topology) -> Result<(), ScenarioError> {
-        for (key, p) in [
-            ("loss", rule.loss),
-            ("corrupt", rule.corrupt),
-            ("duplicate", rule.duplicate),
-            ("reorder", rule.reorder),
-        ] {
-            if let Some(p) = p {
-                self.within("link", i, key, p, 0.0..=1.0)?;
-            }
-        }
-        if let Some(rate) = rule.rate_gbps {
-            self.within("link", i, "rate_gbps", rate, 0.001..=1600.0)?;
-        }
-        if let Some(delay) = rule.delay_ns {
-            self.within("link", i, "delay_ns", delay, 20..=1_000_000)?;
-        }
-        if let Some(packets) = rule.queue_packets {
-            self.within("link", i, "queue_packets", packets, 1..=1 << 20)?;
-        }
-        if let Some(ns) = rule.reorder_ns {
-            self.within("link", i, "reorder_ns", ns, 0..=1_000_000_000)?;
-        }
-        for [from, to] in rule.down_us.iter().flatten() {
-            if from >= to {
-                let fix = "each interval is [start, end] in µs, start before end";
-                return Err(self.value("link", i, "down_us", format!("[{from}, {to}]"), fix));
-            }
+        if let Err((key, value, fix)) = rule.check() {
+            return Err(self.value("link", i, key, value, fix));
         }
         if topology
             .matching(&rule.from, &rule.to, rule.both)
@@ -196,18 +172,12 @@ impl Checker<'_> {
         &self,
         table: &str,
         nth: usize,
-        key: &str,
+        key: &'static str,
         value: T,
-        range: std::ops::RangeInclusive<T>,
+        range: RangeInclusive<T>,
     ) -> Result<(), ScenarioError> {
-        if range.contains(&value) {
-            return Ok(());
-        }
-        let fix = match range.start() == range.end() {
-            true => format!("must be {} here", range.start()),
-            false => format!("use a value from {} to {}", range.start(), range.end()),
-        };
-        Err(self.value(table, nth, key, value, fix))
+        check(key, value, range)
+            .map_err(|(key, value, fix)| self.value(table, nth, key, value, fix))
     }
 
     fn value(
@@ -245,6 +215,59 @@ impl Checker<'_> {
             }
         }
         found
+    }
+}
+
+/// Key, value and fix.
+type Wrong = (&'static str, String, String);
+
+fn check<T: PartialOrd + Display>(
+    key: &'static str,
+    value: T,
+    range: RangeInclusive<T>,
+) -> Result<(), Wrong> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    let fix = match range.start() == range.end() {
+        true => format!("must be {} here", range.start()),
+        false => format!("use a value from {} to {}", range.start(), range.end()),
+    };
+    Err((key, value.to_string(), fix))
+}
+
+impl LinkRule {
+    /// Checks every value against its range; otherwise says which key has which value and what would be right.
+    pub fn check(&self) -> Result<(), (&'static str, String, String)> {
+        let probabilities = [
+            ("loss", self.loss),
+            ("corrupt", self.corrupt),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+        ];
+        for (key, probability) in probabilities {
+            probability.map_or(Ok(()), |p| check(key, p, 0.0..=1.0))?;
+        }
+        if let Some(rate) = self.rate_gbps {
+            check("rate_gbps", rate, 0.001..=1600.0)?;
+        }
+        if let Some(delay) = self.delay_ns {
+            check("delay_ns", delay, 20..=1_000_000)?;
+        }
+        if let Some(packets) = self.queue_packets {
+            check("queue_packets", packets, 1..=1 << 20)?;
+        }
+        if let Some(ns) = self.reorder_ns {
+            check("reorder_ns", ns, 0..=1_000_000_000)?;
+        }
+        let mut intervals = self.down_us.iter().flatten();
+        match intervals.find(|[from, to]| from >= to) {
+            None => Ok(()),
+            Some([from, to]) => {
+                let fix = "each interval is [start, end] in µs, start first";
+                Err(("down_us", format!("[{from}, {to}]"), fix.into()))
+            }
+        }
     }
 }
 

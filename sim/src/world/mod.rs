@@ -121,6 +121,11 @@ impl World {
         self.cards.len()
     }
 
+    /// Rings when a request for a card arrives; to be rung after sending a [`Command`].
+    pub fn wake(&self) -> Wake {
+        self.wake.clone()
+    }
+
     /// Simulated time.
     pub fn now(&self) -> Ps {
         self.now
@@ -158,7 +163,9 @@ impl World {
 
     /// Changes links; says how many matched.
     pub fn change_link(&mut self, rule: &LinkRule, down: Option<bool>) -> usize {
-        self.fabric.change(rule, down)
+        let matched = self.fabric.change(rule, down);
+        self.window = self.fabric.lookahead();
+        matched
     }
 
     /// Counters of everything.

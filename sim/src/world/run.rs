@@ -30,9 +30,11 @@ pub fn free_run(world: &mut World, commands: &Receiver<Command>) {
             match commands.try_recv() {
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
                 // A client that went away does not need its answer.
-                Ok(Command::Stats(reply)) => drop(reply.try_send(world.stats())),
+                Ok(Command::Stats(reply)) => {
+                    let _ = reply.try_send(world.stats());
+                }
                 Ok(Command::Link { rule, down, reply }) => {
-                    drop(reply.try_send(world.change_link(&rule, down)))
+                    let _ = reply.try_send(world.change_link(&rule, down));
                 }
                 Err(TryRecvError::Empty) => break,
             }
