@@ -2,7 +2,10 @@
 use mprdma_hw::prelude::*;
 
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
-pub struct Stage { pub a: Bits<8>, pub valid: Bit }
+pub struct Stage {
+    pub a: Bits<8>,
+    pub valid: Bit,
+}
 
 block! {
     /// Counts.
@@ -38,5 +41,34 @@ fn counter() {
     let mut u = Counter::<24>::default();
     u.connect_all();
     check_all(&u).unwrap();
-    println!("{:#?}", u.hdl());
+    println!("{}", mprdma_hw::verilog::generate(&u, "counter").unwrap());
+}
+#[test]
+fn run() {
+    use mprdma_hw::cosim::*;
+    let mut c = Cosim::new(Counter::<24>::default(), "counter", |b, l| {
+        b.clock.next = l.into()
+    })
+    .unwrap();
+    for i in 0..200u64 {
+        c.cycle(|b| {
+            b.reset.next = i % 50 == 40;
+            b.step.next = (i * 7 % 23).into();
+        })
+        .unwrap();
+    }
+    c.verify().unwrap();
+    println!("{:?}", c.replay_icarus().unwrap());
+    let mut u = Counter::<24>::default();
+    u.connect_all();
+    let mut v = VerilatedBlock::new(&u, "counter").unwrap();
+    let f = v.inputs().clone();
+    let t = std::time::Instant::now();
+    let o = v.cycles(&vec![f.clone(); 1_000_000]).unwrap();
+    println!("{} {:?}", o.len(), t.elapsed());
+    let t = std::time::Instant::now();
+    for _ in 0..10000 {
+        v.cycle().unwrap();
+    }
+    println!("{:?}", t.elapsed());
 }
