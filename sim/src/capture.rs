@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A capture cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write the capture {}: {source}", file.display())]
+#[error("cannot write the capture {}", file.display())]
 pub struct CaptureError {
     file: PathBuf,
     source: PcapError,

@@ -14,4 +14,5 @@ pub mod ports;
 pub mod scenario;
 pub mod server;
 pub mod time;
+pub mod verilated;
 pub mod world;

@@ -38,6 +38,11 @@ pub(crate) struct FakeNic {
 }
 
 impl FakeNic {
+    /// The cores of two cards.
+    pub(crate) fn pair() -> Vec<Box<dyn Nic>> {
+        vec![Box::new(FakeNic::default()), Box::new(FakeNic::default())]
+    }
+
     fn wide(&self, register: u32) -> u64 {
         let at = register as usize / 4;
         u64::from(self.registers[at]) | u64::from(self.registers[at + 1]) << 32

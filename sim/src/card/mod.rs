@@ -88,7 +88,7 @@ impl Card {
             input: NicIn::default(),
             output: NicOut::default(),
             now: 0,
-            period: (1e6 / scenario.card.clock_mhz).round() as Ps,
+            period: scenario.card.period(),
             transmit: Transmit::new(rate, scenario.card.tx_fifo_beats),
             receive: Receive::default(),
             reads: Reads::new(&scenario.pcie, rng),

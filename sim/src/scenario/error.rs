@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
     /// The file cannot be read.
-    #[error("{}: cannot read the scenario: {source}", file.display())]
+    #[error("{}: cannot read the scenario", file.display())]
     Read {
         /// The file.
         file: PathBuf,

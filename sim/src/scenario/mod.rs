@@ -8,6 +8,7 @@ mod load;
 
 pub use error::ScenarioError;
 
+use crate::time::Ps;
 use serde::{Deserialize, Serialize};
 
 /// A whole scenario.
@@ -217,6 +218,13 @@ fn default_reorder() -> f64 {
 }
 fn default_jitter() -> u64 {
     50
+}
+
+impl Card {
+    /// Clock period.
+    pub fn period(&self) -> Ps {
+        (1e6 / self.clock_mhz).round() as Ps
+    }
 }
 
 impl Default for Card {

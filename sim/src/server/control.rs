@@ -51,7 +51,7 @@ pub struct Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Nobody listens there.
-    #[error("no simulator runs in {}: {source}; start one with `mprdma-sim up SCENARIO --dir {}`", dir.display(), dir.display())]
+    #[error("no simulator runs in {}; start one with `mprdma-sim up SCENARIO --dir {}`", dir.display(), dir.display())]
     Absent {
         /// The directory.
         dir: PathBuf,
@@ -59,10 +59,10 @@ pub enum ControlError {
         source: io::Error,
     },
     /// The connection broke, or no answer came in time.
-    #[error("the simulator does not answer: {0}")]
+    #[error("the simulator does not answer")]
     Lost(#[from] io::Error),
     /// The answer makes no sense.
-    #[error("the simulator's answer cannot be read: {0}")]
+    #[error("the simulator's answer cannot be read")]
     Answer(#[from] serde_json::Error),
     /// The simulator refuses.
     #[error("{0}")]

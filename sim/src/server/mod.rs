@@ -37,7 +37,7 @@ pub enum ServerError {
     #[error("a simulator already runs in {}; stop it with `mprdma-sim down {}`", .0.display(), .0.display())]
     Running(PathBuf),
     /// The directory or a socket in it cannot be made.
-    #[error("cannot use {}: {source}", path.display())]
+    #[error("cannot use {}", path.display())]
     Path {
         /// The path.
         path: PathBuf,
@@ -58,13 +58,13 @@ impl Server {
     pub fn run(
         &self,
         scenario: &Scenario,
-        core: impl FnMut(usize) -> Box<dyn Nic>,
+        cores: Vec<Box<dyn Nic>>,
         ready: impl FnOnce(&[PathBuf]),
     ) -> Result<WorldStats, ServerError> {
         // Before any thread starts, so that all inherit the mask.
         let signals = signal::Signals::block();
         self.claim_directory()?;
-        let mut world = World::new(scenario, &self.options, core)?;
+        let mut world = World::new(scenario, &self.options, cores)?;
         let (commands, inbox) = channel();
         let wake = world.wake();
         let mut sockets = vec![];

@@ -32,8 +32,8 @@ impl Lab {
         std::fs::create_dir_all(&dir).unwrap();
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/small.toml");
         let scenario = Scenario::load(&file).unwrap();
-        let core = |_| Box::new(FakeNic::default()) as Box<dyn Nic>;
-        let mut world = World::new(&scenario, &Options::default(), core).unwrap();
+        let cores = FakeNic::pair();
+        let mut world = World::new(&scenario, &Options::default(), cores).unwrap();
         for card in 0..2 {
             let device = Device::new("nic", world.host(card).clone(), BAR0);
             serve(&dir.join(format!("nic{card}.sock")), device).unwrap();

@@ -63,15 +63,16 @@ pub struct World {
 }
 
 impl World {
-    /// Builds the world of a scenario; `core` makes the core of each card.
+    /// Builds the world of a scenario from the cores of its cards.
     pub fn new(
         scenario: &Scenario,
         options: &Options,
-        mut core: impl FnMut(usize) -> Box<dyn Nic>,
+        cores: Vec<Box<dyn Nic>>,
     ) -> Result<World, WorldError> {
         let fabric = Fabric::new(scenario, options.seed);
         let wake = Wake::default();
         let count = scenario.network.cards;
+        assert_eq!(cores.len(), count, "one core per card of the scenario");
         let hosts: Vec<_> = (0..count)
             .map(|_| Arc::new(HostSide::new(wake.clone())))
             .collect();
@@ -81,21 +82,15 @@ impl World {
                 captures.push(Capture::create(dir, &format!("card{card}"))?);
             }
         }
-        let card = |i: usize| {
-            let mut card = Card::new(
-                scenario,
-                i,
-                fabric.card_rate(i),
-                options.seed,
-                core(i),
-                Arc::clone(&hosts[i]),
-            );
+        let card = |(i, core): (usize, Box<dyn Nic>)| {
+            let (rate, host) = (fabric.card_rate(i), Arc::clone(&hosts[i]));
+            let mut card = Card::new(scenario, i, rate, options.seed, core, host);
             if options.pcap.is_some() {
                 card.record();
             }
             Mutex::new(card)
         };
-        let cards: Cards = (0..count).map(card).collect();
+        let cards: Cards = cores.into_iter().enumerate().map(card).collect();
         Ok(World {
             name: scenario.name.clone(),
             seed: options.seed,

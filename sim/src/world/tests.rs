@@ -31,7 +31,7 @@ struct Lab {
 
 impl Lab {
     fn new(scenario: &Scenario, options: &Options) -> Lab {
-        let world = World::new(scenario, options, |_| Box::new(FakeNic::default())).unwrap();
+        let world = World::new(scenario, options, FakeNic::pair()).unwrap();
         let (mut memory, mut interrupts) = (vec![], vec![]);
         for card in 0..world.cards() {
             let words: &'static [AtomicU32] = Vec::leak((0..1 << 14).map(AtomicU32::new).collect());
