@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// What a driver asks of the card.
 pub enum MmioRequest {
@@ -84,6 +85,24 @@ impl Wake {
                  .1
                 .wait(count)
                 .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// As [`wait`](Wake::wait), but no longer than `timeout` of wall time.
+    pub fn wait_at_most(&self, seen: u64, timeout: Duration) {
+        let deadline = Instant::now() + timeout;
+        let mut count = lock(&self.0 .0);
+        while *count == seen {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            count = self
+                .0
+                 .1
+                .wait_timeout(count, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
