@@ -3,6 +3,7 @@
 mod config_space;
 pub mod control;
 mod device;
+mod doorman;
 mod interrupts;
 mod session;
 mod signal;

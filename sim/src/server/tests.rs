@@ -147,7 +147,11 @@ fn a_killed_client_leaves_the_card_as_new_for_the_next() {
     first.region_write(7, 4, &[6, 0]).unwrap();
     assert_eq!(read(&mut first, fake::LENGTH), 99);
     drop(first);
-    let mut second = lab.client(0);
+    let mut second = loop {
+        if let Ok(client) = Client::new(&lab.dir.join("nic0.sock")) {
+            break client;
+        }
+    };
     assert_eq!(read(&mut second, fake::LENGTH), 0);
     let mut command = [9; 2];
     second.region_read(7, 4, &mut command).unwrap();
@@ -309,4 +313,22 @@ fn the_control_socket_reports_and_changes_links() {
         .unwrap_err()
         .to_string();
     assert!(absent.contains("mprdma-sim up"), "{absent}");
+}
+
+#[test]
+fn a_second_client_is_turned_away_while_the_first_has_the_card() {
+    let lab = Lab::new("second");
+    let mut first = lab.client(0);
+    write(&mut first, fake::LENGTH, 5);
+    assert!(Client::new(&lab.dir.join("nic0.sock")).is_err());
+    assert!(Client::new(&lab.dir.join("nic0.sock")).is_err());
+    assert_eq!(read(&mut first, fake::LENGTH), 5);
+    drop(first);
+    // Until the server has noticed the end of the first client, it turns others away.
+    let mut third = loop {
+        if let Ok(client) = Client::new(&lab.dir.join("nic0.sock")) {
+            break client;
+        }
+    };
+    assert_eq!(read(&mut third, fake::LENGTH), 0);
 }
