@@ -226,7 +226,7 @@ mod tests {
         memory.write(
             0,
             &(0..1 << 16)
-                .map(|i: u32| (i * 7 >> 3) as u8)
+                .map(|i: u32| ((i * 7) >> 3) as u8)
                 .collect::<Vec<u8>>(),
         );
         host.iommu()
@@ -292,7 +292,7 @@ mod tests {
                 for a in addr..addr + u64::from(len) {
                     let lane = crate::lanes::bytes(&own[(a / 64 - addr / 64) as usize].data)
                         [(a % 64) as usize];
-                    assert_eq!(lane, ((a as u32 - 0x10000) * 7 >> 3) as u8);
+                    assert_eq!(lane, (((a as u32 - 0x10000) * 7) >> 3) as u8);
                 }
             }
             assert!(reads.is_idle());

@@ -155,7 +155,7 @@ mod tests {
         c.write(0x30, &[0xff; 4]);
         assert_eq!(
             (dword(&c, BAR0), dword(&c, BAR0 + 4)),
-            (!(4 << 20) + 1 | 4, u32::MAX)
+            (0xffc0_0004, u32::MAX)
         );
         assert_eq!(dword(&c, 0x30), 0, "there is no ROM");
         assert_eq!(dword(&c, 0x18), 0, "there is no BAR 2");
