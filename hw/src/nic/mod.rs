@@ -7,4 +7,5 @@ pub mod mr_table;
 pub mod receiver;
 pub mod rx_classify;
 
+pub mod sq_fetch;
 pub mod types;
