@@ -1,6 +1,13 @@
 //! The Verilog printer, construct by construct: the rust-hdl simulator against Verilator, Icarus Verilog and
 //! Yosys.
 
+// The constructs under test are written as they are on purpose.
+#![allow(
+    clippy::bool_comparison,
+    clippy::match_overlapping_arm,
+    clippy::collapsible_match
+)]
+
 #[path = "printer/authoring.rs"]
 mod authoring;
 #[path = "printer/expressions.rs"]
