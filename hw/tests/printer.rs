@@ -12,6 +12,8 @@
 mod authoring;
 #[path = "printer/expressions.rs"]
 mod expressions;
+#[path = "printer/harness.rs"]
+mod harness;
 #[path = "printer/hierarchy.rs"]
 mod hierarchy;
 #[path = "printer/refused.rs"]
