@@ -4,6 +4,7 @@
 #![allow(clippy::collapsible_match)]
 
 pub mod cosim;
+pub mod dma;
 pub mod leaf;
 pub mod lint;
 pub mod macros;

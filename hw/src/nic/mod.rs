@@ -4,5 +4,7 @@ pub mod cq_writer;
 pub mod eq_writer;
 pub mod layouts;
 pub mod mr_table;
+pub mod receiver;
+pub mod rx_classify;
 
 pub mod types;
