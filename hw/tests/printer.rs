@@ -18,6 +18,8 @@ mod harness;
 mod hierarchy;
 #[path = "printer/refused.rs"]
 mod refused;
+#[path = "printer/registry.rs"]
+mod registry;
 #[path = "printer/statements.rs"]
 mod statements;
 
