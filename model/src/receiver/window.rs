@@ -57,8 +57,8 @@ impl Window {
         let run = (0..MAX_SLOTS).take_while(|&i| self.filled(i)).count();
         let tails = self.hi[..run].count_ones();
         let completions = (0..run).filter(|&i| self.hi[i] && self.lo[i]).count();
-        self.hi.shift_left(run);
-        self.lo.shift_left(run);
+        self.hi.shift_start(run);
+        self.lo.shift_start(run);
         Slide {
             slots: run as u32,
             tails: tails as u32,

@@ -251,10 +251,11 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, clearing, ready, served, answered, valid_1, valid_2, valid_3, valid_4, valid_5, valid_6,
-            valid_7, pulses, cfg_1, cfg_2, cfg_3, cfg_4, cfg_5, cfg_6, cfg_7, event_1, event_2, event_3, event_4,
-            event_5, event_6, event_7, state_2, state_3, state_4, state_5, state_6, state_7, hi_2, lo_2, hi_3, lo_3,
-            hi_4, lo_4, hi_5, lo_5, hi_6, lo_6, hi_7, lo_7, dist_2, cond_3, slot_3, verdict_4, verdict_5, verdict_6,
+            self, clock, clearing, ready, served, answered, valid_1, valid_2, valid_3, valid_4,
+            valid_5, valid_6, valid_7, pulses, cfg_1, cfg_2, cfg_3, cfg_4, cfg_5, cfg_6, cfg_7,
+            event_1, event_2, event_3, event_4, event_5, event_6, event_7, state_2, state_3,
+            state_4, state_5, state_6, state_7, hi_2, lo_2, hi_3, lo_3, hi_4, lo_4, hi_5, lo_5,
+            hi_6, lo_6, hi_7, lo_7, dist_2, cond_3, slot_3, verdict_4, verdict_5, verdict_6,
             verdict_7, run_5, stop_5, run_6, tails_6, dues_6, run_7, tails_7, dues_7, status
         );
         clock!(self, clock, states, plane_hi, plane_lo, events, actions, errors, accesses);
@@ -282,7 +283,8 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         if self.take_cfg.val() {
             self.number.next = self.cfg.val().index.get_bits::<16>(0);
         }
-        self.in_pipe.next = (self.valid_1.q.val() & (self.event_1.q.val().qpn == self.number.val()))
+        self.in_pipe.next = (self.valid_1.q.val()
+            & (self.event_1.q.val().qpn == self.number.val()))
             | (self.valid_2.q.val() & (self.event_2.q.val().qpn == self.number.val()))
             | (self.valid_3.q.val() & (self.event_3.q.val().qpn == self.number.val()))
             | (self.valid_4.q.val() & (self.event_4.q.val().qpn == self.number.val()))
@@ -293,8 +295,10 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             & (self.errors.count.val() < self.most_errors.val())
             & (self.accesses.count.val() < self.most_errors.val())
             & !self.in_pipe.val();
-        self.take_rx.next =
-            self.events.out_valid.val() & self.ready.q.val() & !self.take_cfg.val() & self.room.val();
+        self.take_rx.next = self.events.out_valid.val()
+            & self.ready.q.val()
+            & !self.take_cfg.val()
+            & self.room.val();
         self.events.out_ready.next = self.take_rx.val();
         if !self.cfg_valid.val() {
             self.served.d.next = false;
@@ -325,16 +329,17 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             & (self.event_1.q.val().pkey == self.context.val().pkey);
         self.dist.next.ahead = self.event_1.q.val().psn - self.context.val().rcv_nxt;
         self.dist.next.first_ahead = self.first.val() - self.context.val().rcv_nxt;
-        self.dist.next.posted = self.context.val().rq_producer - self.event_1.q.val().wsn.get_bits::<16>(0);
+        self.dist.next.posted =
+            self.context.val().rq_producer - self.event_1.q.val().wsn.get_bits::<16>(0);
         self.dist.next.wsn_ahead = self.event_1.q.val().wsn - self.context.val().due_wsn;
         self.dist.next.mtu_bytes = self.smallest_mtu.val() << self.context.val().mtu;
-        self.dist.next.is_middle =
-            (self.operation.val() == self.op_first.val()) | (self.operation.val() == self.op_middle.val());
-        self.dist.next.is_last =
-            (self.operation.val() == self.op_last.val()) | (self.operation.val() == self.op_last_imm.val());
+        self.dist.next.is_middle = (self.operation.val() == self.op_first.val())
+            | (self.operation.val() == self.op_middle.val());
+        self.dist.next.is_last = (self.operation.val() == self.op_last.val())
+            | (self.operation.val() == self.op_last_imm.val());
         self.dist.next.is_tail = self.operation.val() >= self.op_last.val();
-        self.dist.next.has_imm =
-            (self.operation.val() == self.op_last_imm.val()) | (self.operation.val() == self.op_only_imm.val());
+        self.dist.next.has_imm = (self.operation.val() == self.op_last_imm.val())
+            | (self.operation.val() == self.op_only_imm.val());
         self.dist_2.d.next = self.dist.val();
         self.state_2.d.next = self.context.val();
         self.hi_2.d.next = bit_cast::<128, L>(self.plane_hi.read_data.val());
@@ -385,20 +390,23 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.valid_3.d.next = self.valid_2.q.val();
 
         comment!("S3: the rules of protocol section 3, one after the other, and the slot");
-        self.data_3.next = !self.cfg_3.q.val() & (self.event_3.q.val().kind == self.kind_data.val());
+        self.data_3.next =
+            !self.cfg_3.q.val() & (self.event_3.q.val().kind == self.kind_data.val());
         self.judged.next = self.data_3.val() & self.cond_3.q.val().receives;
         self.verdict.next = self.blank_verdict.val();
         self.verdict.next.no_qp = self.data_3.val() & !self.cond_3.q.val().receives;
         self.verdict.next.ce = self.judged.val() & self.event_3.q.val().ce;
         self.verdict.next.duplicate = self.judged.val()
-            & (self.cond_3.q.val().before | (!self.cond_3.q.val().beyond & self.cond_3.q.val().taken));
+            & (self.cond_3.q.val().before
+                | (!self.cond_3.q.val().beyond & self.cond_3.q.val().taken));
         self.verdict.next.out_of_window =
             self.judged.val() & self.cond_3.q.val().beyond & !self.cond_3.q.val().before;
         self.open.next = self.judged.val()
             & !self.cond_3.q.val().before
             & !self.cond_3.q.val().beyond
             & !self.cond_3.q.val().taken;
-        self.good.next = self.open.val() & self.cond_3.q.val().form_good & self.cond_3.q.val().access_good;
+        self.good.next =
+            self.open.val() & self.cond_3.q.val().form_good & self.cond_3.q.val().access_good;
         self.verdict.next.fatal = self.open.val() & !self.good.val() & self.cond_3.q.val().at_front;
         self.verdict.next.malformed = !self.cond_3.q.val().form_good;
         self.verdict.next.sync_nak = self.good.val() & self.cond_3.q.val().sync_early;
@@ -452,12 +460,16 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.run_6.d.next = self.run.val();
         self.run_hi.next = self.run_5.q.val() & self.hi_5.q.val();
         self.run_both.next = self.run_5.q.val() & self.hi_5.q.val() & self.lo_5.q.val();
-        self.a1.next = (self.run_hi.val() & self.m1.val()) + ((self.run_hi.val() >> 1) & self.m1.val());
+        self.a1.next =
+            (self.run_hi.val() & self.m1.val()) + ((self.run_hi.val() >> 1) & self.m1.val());
         self.a2.next = (self.a1.val() & self.m2.val()) + ((self.a1.val() >> 2) & self.m2.val());
-        self.tails_6.d.next = (self.a2.val() & self.m4.val()) + ((self.a2.val() >> 4) & self.m4.val());
-        self.b1.next = (self.run_both.val() & self.m1.val()) + ((self.run_both.val() >> 1) & self.m1.val());
+        self.tails_6.d.next =
+            (self.a2.val() & self.m4.val()) + ((self.a2.val() >> 4) & self.m4.val());
+        self.b1.next =
+            (self.run_both.val() & self.m1.val()) + ((self.run_both.val() >> 1) & self.m1.val());
         self.b2.next = (self.b1.val() & self.m2.val()) + ((self.b1.val() >> 2) & self.m2.val());
-        self.dues_6.d.next = (self.b2.val() & self.m4.val()) + ((self.b2.val() >> 4) & self.m4.val());
+        self.dues_6.d.next =
+            (self.b2.val() & self.m4.val()) + ((self.b2.val() >> 4) & self.m4.val());
         self.hi_6.d.next = self.hi_5.q.val();
         self.lo_6.d.next = self.lo_5.q.val();
         self.verdict_6.d.next = self.verdict_5.q.val();
@@ -469,11 +481,13 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         comment!("S6: slide; sum the counts");
         self.hi_7.d.next = self.hi_6.q.val() >> self.run_6.q.val();
         self.lo_7.d.next = self.lo_6.q.val() >> self.run_6.q.val();
-        self.c3.next = (self.tails_6.q.val() & self.m8.val()) + ((self.tails_6.q.val() >> 8) & self.m8.val());
+        self.c3.next =
+            (self.tails_6.q.val() & self.m8.val()) + ((self.tails_6.q.val() >> 8) & self.m8.val());
         self.c4.next = (self.c3.val() & self.m16.val()) + ((self.c3.val() >> 16) & self.m16.val());
         self.c5.next = (self.c4.val() & self.m32.val()) + ((self.c4.val() >> 32) & self.m32.val());
         self.tails_7.d.next = self.c5.val().get_bits::<8>(0) + self.c5.val().get_bits::<8>(64);
-        self.d3.next = (self.dues_6.q.val() & self.m8.val()) + ((self.dues_6.q.val() >> 8) & self.m8.val());
+        self.d3.next =
+            (self.dues_6.q.val() & self.m8.val()) + ((self.dues_6.q.val() >> 8) & self.m8.val());
         self.d4.next = (self.d3.val() & self.m16.val()) + ((self.d3.val() >> 16) & self.m16.val());
         self.d5.next = (self.d4.val() & self.m32.val()) + ((self.d4.val() >> 32) & self.m32.val());
         self.dues_7.d.next = self.d5.val().get_bits::<8>(0) + self.d5.val().get_bits::<8>(64);
@@ -494,9 +508,12 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.stored_hi.next = self.hi_7.q.val();
         self.stored_lo.next = self.lo_7.q.val();
         if self.verdict_7.q.val().accept {
-            self.stored.next.rcv_nxt = self.state_7.q.val().rcv_nxt + bit_cast::<24, 8>(self.run_7.q.val());
-            self.stored.next.msn = self.state_7.q.val().msn + bit_cast::<24, 8>(self.tails_7.q.val());
-            self.stored.next.due_wsn = self.state_7.q.val().due_wsn + bit_cast::<24, 8>(self.dues_7.q.val());
+            self.stored.next.rcv_nxt =
+                self.state_7.q.val().rcv_nxt + bit_cast::<24, 8>(self.run_7.q.val());
+            self.stored.next.msn =
+                self.state_7.q.val().msn + bit_cast::<24, 8>(self.tails_7.q.val());
+            self.stored.next.due_wsn =
+                self.state_7.q.val().due_wsn + bit_cast::<24, 8>(self.dues_7.q.val());
             self.stored.next.received = self.state_7.q.val().received + 1 - self.run_7.q.val();
         }
         if self.verdict_7.q.val().fatal {
@@ -587,13 +604,16 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             | (bit_cast::<8, 1>(self.verdict_7.q.val().out_of_window.into()) << 2)
             | (bit_cast::<8, 1>(self.verdict_7.q.val().sync_nak.into()) << 3)
             | (bit_cast::<8, 1>(
-                (self.stored.val().hole_repair & (self.stored_hi.val() | self.stored_lo.val()).any()).into(),
+                (self.stored.val().hole_repair
+                    & (self.stored_hi.val() | self.stored_lo.val()).any())
+                .into(),
             ) << 4);
         self.answer.next.vp = self.event_7.q.val().vp;
         self.answer.next.stamp = self.event_7.q.val().stamp;
 
         comment!("the action");
-        self.on_packet.next = !self.cfg_7.q.val() & (self.event_7.q.val().kind == self.kind_data.val());
+        self.on_packet.next =
+            !self.cfg_7.q.val() & (self.event_7.q.val().kind == self.kind_data.val());
         self.act.next.qpn = self.event_7.q.val().qpn;
         self.act.next.place = self.verdict_7.q.val().accept & self.event_7.q.val().length.any();
         self.act.next.discard = !self.cfg_7.q.val()
@@ -613,7 +633,8 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.act.next.wsn = self.event_7.q.val().wsn;
         self.act.next.imm = self.event_7.q.val().imm;
         self.shift.next = bit_cast::<4, 3>(self.state_7.q.val().mtu) + 7;
-        self.act.next.byte_len = (bit_cast::<32, 16>(self.event_7.q.val().offset) << self.shift.val())
+        self.act.next.byte_len = (bit_cast::<32, 16>(self.event_7.q.val().offset)
+            << self.shift.val())
             + bit_cast::<32, 13>(self.event_7.q.val().length);
         self.act.next.due = bits::<6>(0);
         if self.verdict_7.q.val().accept {
