@@ -10,7 +10,10 @@ pub mod lint;
 pub mod macros;
 pub mod nic;
 pub mod register;
+pub mod registry;
 pub mod verilog;
+
+pub use registry::blocks;
 
 /// What a file with a block imports.
 pub mod prelude {

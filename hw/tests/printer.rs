@@ -12,10 +12,14 @@
 mod authoring;
 #[path = "printer/expressions.rs"]
 mod expressions;
+#[path = "printer/harness.rs"]
+mod harness;
 #[path = "printer/hierarchy.rs"]
 mod hierarchy;
 #[path = "printer/refused.rs"]
 mod refused;
+#[path = "printer/registry.rs"]
+mod registry;
 #[path = "printer/statements.rs"]
 mod statements;
 
