@@ -2,7 +2,9 @@
 pub mod control;
 pub mod cq_writer;
 pub mod eq_writer;
+pub mod headers;
 pub mod layouts;
 pub mod mr_table;
 
+pub mod tx_build;
 pub mod types;
