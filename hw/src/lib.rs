@@ -1,7 +1,9 @@
 //! The mprdma hardware: blocks written with rust-hdl, and the tools that print, check and cosimulate them.
 
 pub mod cosim;
+pub mod dma;
 pub mod leaf;
+pub mod lint;
 pub mod macros;
 pub mod nic;
 pub mod register;

@@ -3,6 +3,7 @@
 mod align;
 mod arith;
 mod crc;
+mod dma_read;
 mod fifo;
 mod print;
 mod support;
