@@ -2,10 +2,11 @@
 pub mod control;
 pub mod cq_writer;
 pub mod eq_writer;
+pub mod headers;
 pub mod layouts;
 pub mod mr_table;
 pub mod receiver;
 pub mod rx_classify;
-
 pub mod sq_fetch;
+pub mod tx_build;
 pub mod types;
