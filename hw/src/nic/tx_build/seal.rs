@@ -126,10 +126,8 @@ impl Logic for Seal {
         if self.valid.val() & !self.crowded.q.val() & !self.gap.q.val() {
             self.valid_0.d.next = true;
             self.gap.d.next = self.straddles.val();
-            self.second.d.next =
-                !self.second.q.val() & !self.later.q.val() & !self.beat.val().last;
-            self.later.d.next =
-                (self.second.q.val() | self.later.q.val()) & !self.beat.val().last;
+            self.second.d.next = !self.second.q.val() & !self.later.q.val() & !self.beat.val().last;
+            self.later.d.next = (self.second.q.val() | self.later.q.val()) & !self.beat.val().last;
             if !self.second.q.val() & !self.later.q.val() {
                 self.tagged.d.next = self.tag.val().tagged;
                 self.ip6.d.next = self.tag.val().ip6;
@@ -140,7 +138,8 @@ impl Logic for Seal {
         self.crc.valid.next = self.valid_0.q.val();
         self.crc.seed.next = self.seed_0.q.val();
         self.delay.d.next = self.raw_0.q.val();
-        self.valids.d.next = (self.valids.q.val() << 1) | bit_cast::<8, 1>(self.valid_0.q.val().into());
+        self.valids.d.next =
+            (self.valids.q.val() << 1) | bit_cast::<8, 1>(self.valid_0.q.val().into());
         comment!("9: append");
         self.last_8.next = self.crc.crc_valid.val();
         self.straddles_8.next =
@@ -157,8 +156,7 @@ impl Logic for Seal {
         self.split.d.next = false;
         if self.last_8.val() {
             self.beat_9.d.next.data = self.put.o.val();
-            self.beat_9.d.next.nbytes =
-                self.delay.q.val().beat.nbytes + self.icrc_len.val();
+            self.beat_9.d.next.nbytes = self.delay.q.val().beat.nbytes + self.icrc_len.val();
             if self.straddles_8.val() {
                 self.beat_9.d.next.nbytes = 64.into();
                 self.beat_9.d.next.last = false;
