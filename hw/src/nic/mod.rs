@@ -4,5 +4,6 @@ pub mod cq_writer;
 pub mod eq_writer;
 pub mod layouts;
 pub mod mr_table;
+pub mod segment;
 
 pub mod types;
