@@ -104,6 +104,15 @@ impl Text {
         }
     }
 
+    /// As the operand of a unary operator; Yosys reads `~8'(x)` as `(~8)'(x)`.
+    fn unary_operand(self) -> String {
+        if self.compound || self.text.contains("'(") {
+            format!("({})", self.text)
+        } else {
+            self.text
+        }
+    }
+
     fn operand(self) -> String {
         if self.compound {
             format!("({})", self.text)
@@ -129,6 +138,7 @@ impl<'a> Emitter<'a> {
             used_enums: RefCell::default(),
             printed_comments: RefCell::default(),
         };
+        emitter.check_resets()?;
         check(kernel, &|id| emitter.is_setup_reset(id))?;
         for group in groups(kernel)? {
             let body = project(kernel, &kernel.body, &group);
@@ -172,6 +182,20 @@ impl<'a> Emitter<'a> {
             }
             None => false,
         }
+    }
+
+    fn check_resets(&self) -> Result<(), Problem> {
+        for (index, child) in self.module.children.iter().enumerate() {
+            if child.register_init().is_none() {
+                continue;
+            }
+            if let Some(reset) = self.symbol_of(index, "reset") {
+                if !self.assigned.contains(&reset) && !self.is_setup_reset(reset) {
+                    return Err(Problem::Reset(child.instance.replace('$', ".")));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_clocks(&self) -> Result<(), Problem> {
@@ -364,7 +388,11 @@ impl<'a> Emitter<'a> {
         let pad = INDENT.repeat(depth);
         // Projection can leave the first branch empty.
         let (test, then, otherwise) = if then.is_empty() {
-            (format!("!{}", self.text(test).operand()), otherwise, then)
+            (
+                format!("!{}", self.text(test).unary_operand()),
+                otherwise,
+                then,
+            )
         } else {
             (self.text(test).text, then, otherwise)
         };
@@ -513,8 +541,8 @@ impl<'a> Emitter<'a> {
                 op.symbol(),
                 self.text(right).operand()
             ),
-            Node::Not(base) if expr.bits > 1 => format!("~{}", self.text(base).operand()),
-            Node::Neg(base) => format!("-{}", self.text(base).operand()),
+            Node::Not(base) if expr.bits > 1 => format!("~{}", self.text(base).unary_operand()),
+            Node::Neg(base) => format!("-{}", self.text(base).unary_operand()),
             Node::Shift {
                 left: true,
                 base,
@@ -571,11 +599,13 @@ impl<'a> Emitter<'a> {
                 ))
             }
             Node::Not(base) if bits == 1 => {
-                Text::compound(format!("!{}", self.text(base).operand()))
+                Text::compound(format!("!{}", self.text(base).unary_operand()))
             }
-            Node::Not(base) => Text::atom(format!("{bits}'(~{})", self.text(base).operand())),
-            Node::Neg(base) => Text::atom(format!("{bits}'(-{})", self.text(base).operand())),
-            Node::Reduce(op, base) => Text::compound(format!("{op}{}", self.text(base).operand())),
+            Node::Not(base) => Text::atom(format!("{bits}'(~{})", self.text(base).unary_operand())),
+            Node::Neg(base) => Text::atom(format!("{bits}'(-{})", self.text(base).unary_operand())),
+            Node::Reduce(op, base) => {
+                Text::compound(format!("{op}{}", self.text(base).unary_operand()))
+            }
             Node::Binary(op, left, right) => {
                 let compare = matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge);
                 let operand = |side: &Expr| {
