@@ -7,6 +7,8 @@ pub mod layouts;
 pub mod mr_table;
 pub mod receiver;
 pub mod rx_classify;
+pub mod segment;
 pub mod sq_fetch;
 pub mod tx_build;
+pub mod tx_complete;
 pub mod types;
