@@ -1,3 +1,4 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
 pub mod registers;
+pub mod rig;

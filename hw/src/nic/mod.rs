@@ -5,6 +5,9 @@ pub mod eq_writer;
 pub mod headers;
 pub mod layouts;
 pub mod mr_table;
-
+pub mod receiver;
+pub mod rx_classify;
+pub mod rx_parse;
+pub mod sq_fetch;
 pub mod tx_build;
 pub mod types;
