@@ -8,6 +8,7 @@ pub mod mr_table;
 pub mod receiver;
 pub mod rx_classify;
 pub mod segment;
+pub mod rx_parse;
 pub mod sq_fetch;
 pub mod tx_build;
 pub mod tx_complete;
