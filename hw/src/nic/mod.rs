@@ -5,6 +5,7 @@ pub mod eq_writer;
 pub mod headers;
 pub mod layouts;
 pub mod mr_table;
+pub mod place;
 pub mod receiver;
 pub mod rx_classify;
 pub mod segment;
