@@ -1,5 +1,6 @@
 //! The mprdma hardware: blocks written with rust-hdl, and the tools that print, check and cosimulate them.
 
+pub mod cosim;
 pub mod leaf;
 pub mod macros;
 pub mod nic;

@@ -43,3 +43,32 @@ fn counter() {
     check_all(&u).unwrap();
     println!("{}", mprdma_hw::verilog::generate(&u, "counter").unwrap());
 }
+#[test]
+fn run() {
+    use mprdma_hw::cosim::*;
+    let mut c = Cosim::new(Counter::<24>::default(), "counter", |b, l| {
+        b.clock.next = l.into()
+    })
+    .unwrap();
+    for i in 0..200u64 {
+        c.cycle(|b| {
+            b.reset.next = i % 50 == 40;
+            b.step.next = (i * 7 % 23).into();
+        })
+        .unwrap();
+    }
+    c.verify().unwrap();
+    println!("{:?}", c.replay_icarus().unwrap());
+    let mut u = Counter::<24>::default();
+    u.connect_all();
+    let mut v = VerilatedBlock::new(&u, "counter").unwrap();
+    let f = v.inputs().clone();
+    let t = std::time::Instant::now();
+    let o = v.cycles(&vec![f.clone(); 1_000_000]).unwrap();
+    println!("{} {:?}", o.len(), t.elapsed());
+    let t = std::time::Instant::now();
+    for _ in 0..10000 {
+        v.cycle().unwrap();
+    }
+    println!("{:?}", t.elapsed());
+}

@@ -183,9 +183,9 @@ block! {
             shift: Bits<8>,
             skip: Bits<7>,
             turn_now: Bits<6>,
-            wait_now: Bits<2>,
+            before_now: Bits<2>,
             lane_now: Bits<6>,
-            end: Bits<8>,
+            reach: Bits<8>,
             over: bool,
             past_skip: bool,
             something: bool,
@@ -206,7 +206,7 @@ block! {
             turn: Bits<6>,
             lane: Bits<6>,
             // Output beats that lie wholly before the first byte kept.
-            wait: Bits<2>,
+            before: Bits<2>,
             skip_low: Bits<7>,
             rest_end: Bits<7>,
             rest_from: Bits<6>,
@@ -225,7 +225,7 @@ impl Logic for Realign {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, second, later, begun, flushing, turn, lane, wait, skip_low, rest_end,
+            self, clock, second, later, begun, flushing, turn, lane, before, skip_low, rest_end,
             rest_from
         );
         clock!(self, clock, arrival, pipeline);
@@ -248,27 +248,27 @@ impl Logic for Realign {
         comment!("parameters: of the first beat, or kept");
         self.last.next = self.arrival.out_data.val().last;
         self.turn_now.next = self.turn.q.val();
-        self.wait_now.next = self.wait.q.val();
+        self.before_now.next = self.before.q.val();
         self.lane_now.next = self.lane.q.val();
         self.skip.next = self.skip_low.q.val();
         self.shift.next = self.arrival.out_data.val().shift;
         if !self.second.q.val() & !self.later.q.val() {
             self.turn_now.next = self.shift.val().get_bits::<6>(0);
             // floor(shift / 64) is 0, -1 or -2.
-            self.wait_now.next = 0.into();
+            self.before_now.next = 0.into();
             if self.shift.val().get_bit(7) {
-                self.wait_now.next = 1.into();
+                self.before_now.next = 1.into();
                 if !self.shift.val().get_bit(6) {
-                    self.wait_now.next = 2.into();
+                    self.before_now.next = 2.into();
                 }
             }
             self.lane_now.next = self.arrival.out_data.val().lane;
             self.skip.next = self.arrival.out_data.val().skip;
         }
         comment!("where the beat ends, and whether a byte of the packet is kept");
-        self.end.next = bit_cast::<8, 7>(self.arrival.out_data.val().nbytes)
+        self.reach.next = bit_cast::<8, 7>(self.arrival.out_data.val().nbytes)
             + bit_cast::<8, 6>(self.turn_now.val());
-        self.over.next = self.end.val() > self.full.val();
+        self.over.next = self.reach.val() > self.full.val();
         self.past_skip.next =
             self.arrival.out_data.val().nbytes > bit_cast::<7, 6>(self.skip.val().get_bits::<6>(0));
         if self.later.q.val() {
@@ -280,7 +280,7 @@ impl Logic for Realign {
                 self.something.next = !self.skip.val().get_bit(6) & self.past_skip.val();
             }
         }
-        self.emit.next = !self.wait_now.val().any() & (!self.last.val() | self.something.val());
+        self.emit.next = !self.before_now.val().any() & (!self.last.val() | self.something.val());
         comment!("the step");
         self.pipeline.step.next.data = self.arrival.out_data.val().data;
         self.pipeline.step.next.turn = self.turn_now.val();
@@ -288,7 +288,7 @@ impl Logic for Realign {
         self.pipeline.step.next.last = self.last.val() & !self.over.val();
         self.pipeline.step.next.nbytes = 64.into();
         if self.last.val() & !self.over.val() {
-            self.pipeline.step.next.nbytes = bit_cast::<7, 8>(self.end.val());
+            self.pipeline.step.next.nbytes = bit_cast::<7, 8>(self.reach.val());
         }
         self.pipeline.step.next.from = 0.into();
         if !self.begun.q.val() {
@@ -299,16 +299,16 @@ impl Logic for Realign {
             self.turn.d.next = self.turn_now.val();
             self.lane.d.next = self.lane_now.val();
             self.skip_low.d.next = self.skip.val();
-            self.wait.d.next = self.wait_now.val();
-            if self.wait_now.val().any() {
-                self.wait.d.next = self.wait_now.val() - 1;
+            self.before.d.next = self.before_now.val();
+            if self.before_now.val().any() {
+                self.before.d.next = self.before_now.val() - 1;
             }
             self.begun.d.next = self.begun.q.val() | self.emit.val();
             self.second.d.next = !self.second.q.val() & !self.later.q.val();
             self.later.d.next = self.second.q.val() | self.later.q.val();
-            self.rest_end.d.next = bit_cast::<7, 8>(self.end.val() - self.full.val());
+            self.rest_end.d.next = bit_cast::<7, 8>(self.reach.val() - self.full.val());
             self.rest_from.d.next = 0.into();
-            if !self.begun.q.val() & self.wait_now.val().any() {
+            if !self.begun.q.val() & self.before_now.val().any() {
                 self.rest_from.d.next = self.lane_now.val();
             }
             if self.last.val() {
@@ -389,7 +389,7 @@ block! {
             back_length: Bits<8>,
             tail_length: Bits<8>,
             is_tail: bool,
-            end: Bits<8>,
+            reach: Bits<8>,
             over: bool,
             last: bool,
         }
@@ -442,9 +442,9 @@ impl Logic for Prepend {
         }
         comment!("payload bytes");
         self.last.next = self.payloads.out_data.val().last;
-        self.end.next = bit_cast::<8, 7>(self.payloads.out_data.val().nbytes)
+        self.reach.next = bit_cast::<8, 7>(self.payloads.out_data.val().nbytes)
             + bit_cast::<8, 6>(self.turn.q.val());
-        self.over.next = self.end.val() > self.full.val();
+        self.over.next = self.reach.val() > self.full.val();
         self.pipeline.step.next.turn = 0.into();
         self.pipeline.step.next.emit = true;
         self.pipeline.step.next.last = false;
@@ -458,11 +458,11 @@ impl Logic for Prepend {
                 self.payloads.out_ready.next = self.pipeline.room.val();
                 self.pipeline.step.next.last = self.last.val() & !self.over.val();
                 if self.last.val() & !self.over.val() {
-                    self.pipeline.step.next.nbytes = bit_cast::<7, 8>(self.end.val());
+                    self.pipeline.step.next.nbytes = bit_cast::<7, 8>(self.reach.val());
                 }
                 if self.payloads.out_valid.val() & self.pipeline.room.val() {
                     self.pipeline.step_valid.next = true;
-                    self.rest_end.d.next = bit_cast::<7, 8>(self.end.val() - self.full.val());
+                    self.rest_end.d.next = bit_cast::<7, 8>(self.reach.val() - self.full.val());
                     if self.last.val() {
                         self.part.d.next = Part::Front;
                         if self.over.val() {

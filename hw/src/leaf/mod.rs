@@ -17,6 +17,7 @@ pub mod skid;
 pub mod slices;
 pub mod sync;
 pub mod sync_fifo;
+pub mod timer_wheel;
 
 pub use align::{Header, LaneBeat, Prepend, Realign};
 pub use arbiter::{Arbiter, Arbiter2, Arbiter3, Arbiter4};
@@ -30,3 +31,4 @@ pub use skid::Skid;
 pub use slices::{Pack, Record, Slice, SliceField, Unpack};
 pub use sync::{AsyncFifo, Synchronizer};
 pub use sync_fifo::SyncFifo;
+pub use timer_wheel::{TimerArm, TimerWheel};

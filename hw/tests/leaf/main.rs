@@ -4,4 +4,6 @@ mod align;
 mod arith;
 mod crc;
 mod fifo;
+mod print;
 mod support;
+mod timer;
