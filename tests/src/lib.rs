@@ -1,1 +1,3 @@
-//! placeholder
+//! Whole-system tests, benchmarks and generated documentation.
+
+pub mod registers;

@@ -1,2 +1,8 @@
 //! The blocks of the NIC core, one file or folder each.
+pub mod control;
+pub mod cq_writer;
+pub mod eq_writer;
+pub mod layouts;
+pub mod mr_table;
+
 pub mod types;
