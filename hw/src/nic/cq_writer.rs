@@ -178,7 +178,9 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             context,
             at
         );
-        clock!(self, clock, queues, receives, sends, doorbells, requests, beats, interrupts, events);
+        clock!(
+            self, clock, queues, receives, sends, doorbells, requests, beats, interrupts, events
+        );
         self.receives.reset.next = self.reset.val();
         self.sends.reset.next = self.reset.val();
         self.doorbells.reset.next = self.reset.val();
@@ -220,8 +222,9 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.number.next = self.doorbells.out_data.val().number;
         self.creates.next = self.cfg.val().op == self.create_cq.val();
         self.destroys.next = self.cfg.val().op == self.destroy_cq.val();
-        self.idle.next =
-            !self.receives.out_valid.val() & !self.sends.out_valid.val() & !self.doorbells.out_valid.val();
+        self.idle.next = !self.receives.out_valid.val()
+            & !self.sends.out_valid.val()
+            & !self.doorbells.out_valid.val();
 
         comment!("what the picked item makes of its CQ");
         self.now.next = self.context.q.val();
@@ -274,7 +277,6 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.queues.read_addr.next = self.at.q.val();
         self.queues.write.next = false;
         self.queues.write_addr.next = self.at.q.val();
-        self.queues.write_data.next = self.next.val();
         self.push.next = false;
         self.cfg_answered.d.next = false;
         self.pulse_written.d.next = false;
@@ -287,7 +289,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             Step::Clear => {
                 self.queues.write.next = true;
                 self.queues.write_addr.next = self.clearing.q.val();
-                self.queues.write_data.next = self.empty.val();
+                self.next.next = self.empty.val();
                 self.clearing.d.next = self.clearing.q.val() + 1;
                 if self.clearing.q.val().all() {
                     self.step.d.next = Step::Pick;
@@ -300,7 +302,9 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                     if self.doorbells.out_valid.val() {
                         self.pick_db.next = true;
                         self.job.d.next = Job::Consumer;
-                    } else if self.receives.out_valid.val() & (!self.turn.q.val() | !self.sends.out_valid.val()) {
+                    } else if self.receives.out_valid.val()
+                        & (!self.turn.q.val() | !self.sends.out_valid.val())
+                    {
                         self.pick_receive.next = true;
                         self.turn.d.next = true;
                         self.number.next = self.receives.out_data.val().cqn;
@@ -332,7 +336,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             }
             Step::Command => {
                 self.queues.write.next = self.creates.val() | self.destroys.val();
-                self.queues.write_data.next = self.fresh.val();
+                self.next.next = self.fresh.val();
                 self.served.d.next = true;
                 self.cfg_answered.d.next = true;
                 self.step.d.next = Step::Pick;
@@ -344,7 +348,8 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                         Job::Consumer => {
                             self.next.next.consumer = self.bell.q.val().index;
                             if self.bell.q.val().arm {
-                                self.next.next.armed = self.now.val().producer == self.bell.q.val().index;
+                                self.next.next.armed =
+                                    self.now.val().producer == self.bell.q.val().index;
                                 if self.now.val().producer != self.bell.q.val().index {
                                     self.step.d.next = Step::Drain;
                                 }
@@ -387,6 +392,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             }
             _ => {}
         }
+        self.queues.write_data.next = self.next.val();
         self.receives.out_ready.next = self.pick_receive.val();
         self.sends.out_ready.next = self.pick_send.val();
         self.doorbells.out_ready.next = self.pick_db.val();

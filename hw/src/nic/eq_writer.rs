@@ -187,9 +187,12 @@ impl Logic for EqWriter {
         comment!("one event at a time");
         self.take_fatal.next = self.fatals.out_valid.val();
         self.take_access.next = self.accesses.out_valid.val() & !self.fatals.out_valid.val();
-        self.take_cq.next =
-            self.cq_events.out_valid.val() & !self.fatals.out_valid.val() & !self.accesses.out_valid.val();
-        self.any.next = self.fatals.out_valid.val() | self.accesses.out_valid.val() | self.cq_events.out_valid.val();
+        self.take_cq.next = self.cq_events.out_valid.val()
+            & !self.fatals.out_valid.val()
+            & !self.accesses.out_valid.val();
+        self.any.next = self.fatals.out_valid.val()
+            | self.accesses.out_valid.val()
+            | self.cq_events.out_valid.val();
         self.picked.next = self.cq_events.out_data.val();
         if self.take_fatal.val() {
             self.picked.next.kind = self.qp_fatal.val();
@@ -254,6 +257,7 @@ impl Logic for EqWriter {
             }
             _ => {}
         }
-        self.busy.next = self.any.val() | (self.step.q.val() != Step::Pick) | self.interrupts.out_valid.val();
+        self.busy.next =
+            self.any.val() | (self.step.q.val() != Step::Pick) | self.interrupts.out_valid.val();
     }
 }

@@ -161,7 +161,9 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         self.questions.in_data.next = self.query.val();
         self.questions.in_valid.next = self.query_valid.val();
         self.query_ready.next = self.questions.in_ready.val();
-        self.take.next = self.questions.out_valid.val() & self.ready.q.val() & (self.inside.q.val() < self.most.val());
+        self.take.next = self.questions.out_valid.val()
+            & self.ready.q.val()
+            & (self.inside.q.val() < self.most.val());
         self.questions.out_ready.next = self.take.val();
         self.slot.next = self.questions.out_data.val().key.get_bits::<24>(8);
         self.regions.read.next = true;
@@ -185,8 +187,8 @@ impl<const MRW: usize> Logic for MrTable<MRW> {
         self.region_3.d.next = self.region_2.q.val();
         self.valid_3.d.next = self.valid_2.q.val();
         comment!("T3: bounds and translation");
-        self.reach.next =
-            bit_cast::<49, 48>(self.offset_3.q.val().get_bits::<48>(0)) + bit_cast::<49, 32>(self.length_3.q.val());
+        self.reach.next = bit_cast::<49, 48>(self.offset_3.q.val().get_bits::<48>(0))
+            + bit_cast::<49, 32>(self.length_3.q.val());
         self.found.next.hit = self.key_good_3.q.val()
             & !self.below_3.q.val()
             & !self.offset_3.q.val().get_bits::<16>(48).any()

@@ -1,7 +1,7 @@
 //! The command unit: checks a command, puts it on the configuration bus, waits for every owner, reports.
 
-use crate::nic::layouts::{CqFields, EqFields, MrFields, QpFields};
 use crate::leaf::{Ram, RamStyle, Unpack};
+use crate::nic::layouts::{CqFields, EqFields, MrFields, QpFields};
 use crate::nic::types::CfgReq;
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, QpState, Status};
@@ -198,10 +198,14 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.eq.image.next = self.image.val();
 
         comment!("what kind of object, which one");
-        self.is_qp.next = (self.code.q.val() >= self.create_qp.val()) & (self.code.q.val() <= self.destroy_qp.val());
-        self.is_mr.next = (self.code.q.val() == self.register_mr.val()) | (self.code.q.val() == self.deregister_mr.val());
-        self.is_cq.next = (self.code.q.val() == self.create_cq.val()) | (self.code.q.val() == self.destroy_cq.val());
-        self.is_eq.next = (self.code.q.val() == self.create_eq.val()) | (self.code.q.val() == self.destroy_eq.val());
+        self.is_qp.next = (self.code.q.val() >= self.create_qp.val())
+            & (self.code.q.val() <= self.destroy_qp.val());
+        self.is_mr.next = (self.code.q.val() == self.register_mr.val())
+            | (self.code.q.val() == self.deregister_mr.val());
+        self.is_cq.next = (self.code.q.val() == self.create_cq.val())
+            | (self.code.q.val() == self.destroy_cq.val());
+        self.is_eq.next = (self.code.q.val() == self.create_eq.val())
+            | (self.code.q.val() == self.destroy_eq.val());
         self.creates.next = (self.code.q.val() == self.create_qp.val())
             | (self.code.q.val() == self.register_mr.val())
             | (self.code.q.val() == self.create_cq.val())
@@ -231,8 +235,10 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.takes_state.next = self.creates.val() | self.qp.record.val().mask.get_bit(0);
         self.takes_sender.next = self.creates.val() | self.qp.record.val().mask.get_bit(3);
         self.takes_multipath.next = self.creates.val() | self.qp.record.val().mask.get_bit(4);
-        self.state_good.next = self.qp.record.val().state.any() & (self.qp.record.val().state <= self.state_error.val());
-        self.vp_end.next = bit_cast::<17, 16>(self.qp.record.val().vp_base) + bit_cast::<17, 16>(self.qp.record.val().vp_count);
+        self.state_good.next = self.qp.record.val().state.any()
+            & (self.qp.record.val().state <= self.state_error.val());
+        self.vp_end.next = bit_cast::<17, 16>(self.qp.record.val().vp_base)
+            + bit_cast::<17, 16>(self.qp.record.val().vp_count);
         self.multipath_good.next = self.qp.record.val().vp_count.any()
             & (self.vp_end.val() <= self.vp_most.val())
             & self.qp.record.val().delta.any()
@@ -264,10 +270,12 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                 & !self.eq.record.val().base.get_bits::<4>(0).any()
                 & (self.eq.record.val().vector < self.vectors.val());
         }
-        self.region_end.next = self.mr.record.val().va + bit_cast::<64, 48>(self.mr.record.val().length);
-        self.region_io_end.next = self.mr.record.val().iova + bit_cast::<64, 48>(self.mr.record.val().length);
-        self.region_good.next =
-            (self.region_end.val() >= self.mr.record.val().va) & (self.region_io_end.val() >= self.mr.record.val().iova);
+        self.region_end.next =
+            self.mr.record.val().va + bit_cast::<64, 48>(self.mr.record.val().length);
+        self.region_io_end.next =
+            self.mr.record.val().iova + bit_cast::<64, 48>(self.mr.record.val().length);
+        self.region_good.next = (self.region_end.val() >= self.mr.record.val().va)
+            & (self.region_io_end.val() >= self.mr.record.val().iova);
         self.argument_good.d.next = true;
         if self.is_qp.val() {
             self.argument_good.d.next = self.qp_good.val()
@@ -288,7 +296,8 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.written.next.generation = self.mr.record.val().key.get_bits::<8>(0);
         self.objects.write_data.next = self.written.val();
         self.stale.next = (self.code.q.val() == self.deregister_mr.val())
-            & (self.objects.read_data.val().generation != self.mr.record.val().key.get_bits::<8>(0));
+            & (self.objects.read_data.val().generation
+                != self.mr.record.val().key.get_bits::<8>(0));
 
         comment!("owners answer in any order; markers may come while others still work");
         self.seen_now.next = self.seen.q.val() | self.done.val();
@@ -384,7 +393,8 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                     self.issued.d.next = true;
                     if self.seen_now.val() == self.all_owners.val() {
                         self.issued.d.next = false;
-                        self.answer.d.next = self.wide_sender.val() | (self.wide_receiver.val() << 512);
+                        self.answer.d.next =
+                            self.wide_sender.val() | (self.wide_receiver.val() << 512);
                         self.step.d.next = Step::Record;
                         if self.code.q.val() == self.destroy_qp.val() {
                             self.step.d.next = Step::Markers;

@@ -1,0 +1,7 @@
+//! Tests of the blocks that software talks to: registers, commands, memory regions, completion and event queues.
+
+mod cq_writer;
+mod eq_writer;
+mod mr_table;
+mod registers;
+mod support;
