@@ -2,6 +2,7 @@
 
 pub mod cosim;
 pub mod leaf;
+pub mod lint;
 pub mod macros;
 pub mod nic;
 pub mod register;

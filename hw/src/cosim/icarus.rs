@@ -52,7 +52,7 @@ fn run(
     let mut compare = String::new();
     for slot in &input.layout.slots {
         let top = slot.bits - 1;
-        let _ = writeln!(declare, "reg [{top}:0] i_{n} = 0;", n = slot.name);
+        let _ = writeln!(declare, "reg [{top}:0] i_{n};", n = slot.name);
         let _ = writeln!(scan, "code = $fscanf(file, \"%h\", i_{});", slot.name);
         pins.push(format!(".{n}(i_{n})", n = slot.name));
     }

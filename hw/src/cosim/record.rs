@@ -2,7 +2,7 @@
 
 use super::frame::{hex, Frame, Layout};
 use super::icarus;
-use super::tools::CosimError;
+use super::tools::{cached, digest, write, CosimError, YOSYS};
 use super::verilated::{BuildOptions, VerilatedBlock};
 use crate::verilog::{generate, ports, Dir, Port};
 use rust_hdl_core::prelude::*;
@@ -160,8 +160,35 @@ impl<B: Block> Cosim<B> {
 
     /// Replays the record in Verilator.
     pub fn replay(&self) -> Result<Replay, CosimError> {
+        self.replay_text(&self.verilog)
+    }
+
+    /// Replays the record in what Yosys makes of the Verilog, run in Verilator: shows that Yosys reads it alike.
+    pub fn replay_yosys(&self) -> Result<Replay, CosimError> {
+        let key = digest(&["yosys", &self.verilog, &self.name]);
+        let directory = cached(&format!("yosys-{key}"), |dir| {
+            write(&dir.join("dut.sv"), &self.verilog)?;
+            let script = format!(
+                "read_verilog -sv dut.sv; hierarchy -check -top {}; proc; opt_clean; write_verilog -noattr netlist.v",
+                self.name
+            );
+            YOSYS.run(
+                YOSYS
+                    .command()?
+                    .current_dir(dir)
+                    .args(["-q", "-p", &script]),
+            )?;
+            Ok(())
+        })?;
+        let netlist = directory.join("netlist.v");
+        let netlist = std::fs::read_to_string(&netlist)
+            .map_err(CosimError::io(format!("reading {}", netlist.display())))?;
+        self.replay_text(&netlist)
+    }
+
+    fn replay_text(&self, verilog: &str) -> Result<Replay, CosimError> {
         let mut verilated = VerilatedBlock::from_verilog(
-            &self.verilog,
+            verilog,
             &self.name,
             &self.ports,
             &BuildOptions {

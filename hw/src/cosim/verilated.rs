@@ -330,10 +330,65 @@ fn compile_model(
     Ok(())
 }
 
+/// C++ words that are legal names in SystemVerilog; Verilator renames such ports.
+const CPP_KEYWORDS: &[&str] = &[
+    "alignas",
+    "alignof",
+    "and_eq",
+    "asm",
+    "auto",
+    "bitand",
+    "bitor",
+    "bool",
+    "catch",
+    "char",
+    "compl",
+    "constexpr",
+    "decltype",
+    "delete",
+    "double",
+    "explicit",
+    "false",
+    "float",
+    "friend",
+    "goto",
+    "inline",
+    "long",
+    "mutable",
+    "namespace",
+    "noexcept",
+    "not_eq",
+    "nullptr",
+    "operator",
+    "or_eq",
+    "private",
+    "public",
+    "register",
+    "short",
+    "sizeof",
+    "switch",
+    "template",
+    "throw",
+    "true",
+    "try",
+    "typename",
+    "using",
+    "volatile",
+    "wchar_t",
+    "xor_eq",
+];
+
 /// The C++ side of the pipe.
 fn main_program(inputs: &Layout, outputs: &Layout) -> String {
     // Verilator's C++ name for a port.
-    let member = |name: &str| format!("dut->{}", name.replace("__", "___05F"));
+    let member = |name: &str| {
+        let prefix = if CPP_KEYWORDS.contains(&name) {
+            "__SYM__"
+        } else {
+            ""
+        };
+        format!("dut->{prefix}{}", name.replace("__", "___05F"))
+    };
     let mut apply = String::new();
     let mut clocks_low = String::new();
     let mut clocks_high = String::new();

@@ -104,6 +104,15 @@ impl Text {
         }
     }
 
+    /// As the operand of a unary operator; Yosys reads `~8'(x)` as `(~8)'(x)`.
+    fn unary_operand(self) -> String {
+        if self.compound || self.text.contains("'(") {
+            format!("({})", self.text)
+        } else {
+            self.text
+        }
+    }
+
     fn operand(self) -> String {
         if self.compound {
             format!("({})", self.text)
@@ -364,7 +373,11 @@ impl<'a> Emitter<'a> {
         let pad = INDENT.repeat(depth);
         // Projection can leave the first branch empty.
         let (test, then, otherwise) = if then.is_empty() {
-            (format!("!{}", self.text(test).operand()), otherwise, then)
+            (
+                format!("!{}", self.text(test).unary_operand()),
+                otherwise,
+                then,
+            )
         } else {
             (self.text(test).text, then, otherwise)
         };
@@ -513,8 +526,8 @@ impl<'a> Emitter<'a> {
                 op.symbol(),
                 self.text(right).operand()
             ),
-            Node::Not(base) if expr.bits > 1 => format!("~{}", self.text(base).operand()),
-            Node::Neg(base) => format!("-{}", self.text(base).operand()),
+            Node::Not(base) if expr.bits > 1 => format!("~{}", self.text(base).unary_operand()),
+            Node::Neg(base) => format!("-{}", self.text(base).unary_operand()),
             Node::Shift {
                 left: true,
                 base,
@@ -571,11 +584,13 @@ impl<'a> Emitter<'a> {
                 ))
             }
             Node::Not(base) if bits == 1 => {
-                Text::compound(format!("!{}", self.text(base).operand()))
+                Text::compound(format!("!{}", self.text(base).unary_operand()))
             }
-            Node::Not(base) => Text::atom(format!("{bits}'(~{})", self.text(base).operand())),
-            Node::Neg(base) => Text::atom(format!("{bits}'(-{})", self.text(base).operand())),
-            Node::Reduce(op, base) => Text::compound(format!("{op}{}", self.text(base).operand())),
+            Node::Not(base) => Text::atom(format!("{bits}'(~{})", self.text(base).unary_operand())),
+            Node::Neg(base) => Text::atom(format!("{bits}'(-{})", self.text(base).unary_operand())),
+            Node::Reduce(op, base) => {
+                Text::compound(format!("{op}{}", self.text(base).unary_operand()))
+            }
             Node::Binary(op, left, right) => {
                 let compare = matches!(op, Op::Lt | Op::Le | Op::Gt | Op::Ge);
                 let operand = |side: &Expr| {

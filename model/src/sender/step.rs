@@ -384,7 +384,7 @@ impl Step<'_> {
     /// The random path for packet `i` of this event, and 16 more random bits.
     fn random(&self, i: usize) -> (u16, u16) {
         let bits = (self.env.rnd >> (32 * i)) as u32;
-        let path = (bits >> 16) * u32::from(self.c.config.vp_count) >> 16;
+        let path = ((bits >> 16) * u32::from(self.c.config.vp_count)) >> 16;
         (bits as u16, self.c.config.vp_base.wrapping_add(path as u16))
     }
 
