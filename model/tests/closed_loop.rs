@@ -219,7 +219,7 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
             Happening::Arrival(packet) => {
                 let ahead = psn::distance(next, packet.psn);
                 let mut flags = 0;
-                if ahead < psn::HALF && ahead >= SLOTS {
+                if (SLOTS..psn::HALF).contains(&ahead) {
                     flags |= ACK_WINDOW_NAK;
                 } else if ahead < psn::HALF {
                     held.insert(packet.psn);
@@ -276,6 +276,12 @@ fn goodput(setting: Setting) -> f64 {
                 10_000,
             );
             println!("seed {seed}: {outcome:.2?}");
+            if setting.loss == 0 {
+                assert_eq!((outcome.naks, outcome.timeouts), (0, 0), "nothing was lost");
+                assert!(outcome.prunes < 20, "paths are alike");
+            } else {
+                assert!(outcome.naks > 0 && outcome.timeouts < 100);
+            }
             outcome.gbps
         })
         .sum::<f64>()

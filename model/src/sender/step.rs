@@ -110,6 +110,9 @@ impl Step<'_> {
         if aack != 0 && aack < psn::HALF {
             self.c.inflate = (u32::from(self.c.inflate).saturating_sub(aack)) as u16;
             self.c.snd_una = ack.aack;
+            if psn::before(self.c.snd_retx, ack.aack) {
+                self.c.snd_retx = ack.aack;
+            }
             self.c.retries = 0;
             self.c.backoff = 0;
             self.c.rnr_retries = 0;
@@ -175,10 +178,7 @@ impl Step<'_> {
         }
         if self.c.recovering {
             // Section 5: an ACK clocks out one retransmission, on its own path.
-            if psn::before(self.c.snd_retx, self.c.snd_una) {
-                self.c.snd_retx = self.c.snd_una;
-            }
-            if psn::before(self.c.snd_retx, self.c.recovery) {
+            if self.c.snd_retx != self.c.recovery {
                 if self.env.full {
                     // The clock is kept for the burst timer.
                     self.c.rto_left = self.c.rto_left.max(1);
@@ -311,9 +311,6 @@ impl Step<'_> {
 
     /// Section 5, after a timeout: retransmissions that no ACK clocks out go to random paths, two at a time.
     fn resend_unclocked(&mut self) {
-        if psn::before(self.c.snd_retx, self.c.snd_una) {
-            self.c.snd_retx = self.c.snd_una;
-        }
         let left = psn::distance(self.c.snd_retx, self.c.recovery).min(self.c.rto_left.into());
         if left == 0 {
             return;
