@@ -1,12 +1,19 @@
 //! The mprdma hardware: blocks written with rust-hdl, and the tools that print, check and cosimulate them.
 
+// This lint proposes match guards, which the kernel macro drops.
+#![allow(clippy::collapsible_match)]
+
 pub mod cosim;
+pub mod dma;
 pub mod leaf;
 pub mod lint;
 pub mod macros;
 pub mod nic;
 pub mod register;
+pub mod registry;
 pub mod verilog;
+
+pub use registry::blocks;
 
 /// What a file with a block imports.
 pub mod prelude {

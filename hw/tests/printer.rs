@@ -1,14 +1,25 @@
 //! The Verilog printer, construct by construct: the rust-hdl simulator against Verilator, Icarus Verilog and
 //! Yosys.
 
+// The constructs under test are written as they are on purpose.
+#![allow(
+    clippy::bool_comparison,
+    clippy::match_overlapping_arm,
+    clippy::collapsible_match
+)]
+
 #[path = "printer/authoring.rs"]
 mod authoring;
 #[path = "printer/expressions.rs"]
 mod expressions;
+#[path = "printer/harness.rs"]
+mod harness;
 #[path = "printer/hierarchy.rs"]
 mod hierarchy;
 #[path = "printer/refused.rs"]
 mod refused;
+#[path = "printer/registry.rs"]
+mod registry;
 #[path = "printer/statements.rs"]
 mod statements;
 

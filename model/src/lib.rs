@@ -5,4 +5,5 @@
 #![forbid(unsafe_code)]
 
 pub mod psn;
+pub mod receiver;
 pub mod sender;

@@ -18,12 +18,15 @@ pub struct Cosim<B: Block> {
     name: String,
     verilog: String,
     ports: Vec<Port>,
-    set_clock: Box<dyn FnMut(&mut B, bool) + Send>,
+    set_clock: SetClock<B>,
     input_layout: Arc<Layout>,
     output_layout: Arc<Layout>,
     inputs: Vec<Frame>,
     outputs: Vec<Frame>,
 }
+
+/// Sets all clock inputs of a block to a level.
+type SetClock<B> = Box<dyn FnMut(&mut B, bool) + Send>;
 
 /// A difference between the simulator and the Verilog.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -186,7 +189,8 @@ impl<B: Block> Cosim<B> {
         self.replay_text(&netlist)
     }
 
-    fn replay_text(&self, verilog: &str) -> Result<Replay, CosimError> {
+    /// Replays the record in other Verilog with the same ports, in Verilator.
+    pub fn replay_text(&self, verilog: &str) -> Result<Replay, CosimError> {
         let mut verilated = VerilatedBlock::from_verilog(
             verilog,
             &self.name,

@@ -141,13 +141,14 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.head.next = self.metas.out_data.val();
         self.known.next = (self.head.val().qpn < self.qps.val()) & self.enable.val();
         self.is_ack.next = self.head.val().opcode == self.op_ack.val();
-        self.is_data.next =
-            (self.head.val().opcode >= self.op_first.val()) & (self.head.val().opcode <= self.op_last.val());
+        self.is_data.next = (self.head.val().opcode >= self.op_first.val())
+            & (self.head.val().opcode <= self.op_last.val());
         self.room.next = (self.pending.count.val() < self.most_pending.val())
             & self.acks.in_ready.val()
             & self.queries.in_ready.val();
         self.take_meta.next = self.metas.out_valid.val() & self.room.val();
-        self.take_error.next = self.errors.out_valid.val() & self.room.val() & !self.metas.out_valid.val();
+        self.take_error.next =
+            self.errors.out_valid.val() & self.room.val() & !self.metas.out_valid.val();
         self.take_db.next = self.doorbells.out_valid.val()
             & self.room.val()
             & !self.metas.out_valid.val()

@@ -138,6 +138,7 @@ impl<'a> Emitter<'a> {
             used_enums: RefCell::default(),
             printed_comments: RefCell::default(),
         };
+        emitter.check_resets()?;
         check(kernel, &|id| emitter.is_setup_reset(id))?;
         for group in groups(kernel)? {
             let body = project(kernel, &kernel.body, &group);
@@ -181,6 +182,20 @@ impl<'a> Emitter<'a> {
             }
             None => false,
         }
+    }
+
+    fn check_resets(&self) -> Result<(), Problem> {
+        for (index, child) in self.module.children.iter().enumerate() {
+            if child.register_init().is_none() {
+                continue;
+            }
+            if let Some(reset) = self.symbol_of(index, "reset") {
+                if !self.assigned.contains(&reset) && !self.is_setup_reset(reset) {
+                    return Err(Problem::Reset(child.instance.replace('$', ".")));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_clocks(&self) -> Result<(), Problem> {

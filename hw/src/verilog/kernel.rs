@@ -494,13 +494,7 @@ impl Lowering<'_> {
         bits: usize,
         value: Expr,
     ) -> Lowered<()> {
-        let mut clock = None;
-        value.reads(&mut |id, _, _| {
-            if self.symbols[id].is_clock() {
-                clock = Some(id);
-            }
-        });
-        match clock {
+        match self.clock_in(&value) {
             Some(id) if !self.symbols[target].is_clock() => {
                 return Err(Problem::ClockAsData(self.symbols[id].key.clone()))
             }
@@ -523,6 +517,23 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    fn clock_in(&self, expr: &Expr) -> Option<SymbolId> {
+        let mut clock = None;
+        expr.reads(&mut |id, _, _| {
+            if self.symbols[id].is_clock() {
+                clock = Some(id);
+            }
+        });
+        clock
+    }
+
+    fn check_test(&self, test: &Expr) -> Lowered<()> {
+        match self.clock_in(test) {
+            Some(id) => Err(Problem::ClockAsData(self.symbols[id].key.clone())),
+            None => Ok(()),
+        }
+    }
+
     /// `dff_setup!` arrives as a macro that assigns clocks and `d = q`; `clock!` assigns clocks only.
     fn note_setup(&mut self, block: &VerilogBlock) -> Lowered<()> {
         for statement in block {
@@ -543,6 +554,7 @@ impl Lowering<'_> {
         let (at, comments) = self.enter();
         let test = self.expr(&c.test)?;
         let test = self.sized(test, 1)?;
+        self.check_test(&test)?;
         let fold = test.constant().map(|value| value.0[0]);
         let then = if fold != Some(false) {
             self.block(&c.then)?
@@ -594,6 +606,7 @@ impl Lowering<'_> {
                 return Err(Problem::OpenMatch(value.to_string()));
             }
         };
+        self.check_test(&test)?;
         let mut arms: Vec<(Option<Expr>, Vec<Stmt>)> = vec![];
         let mut seen = BTreeSet::new();
         let mut has_default = false;

@@ -275,7 +275,7 @@ fn port_list() {
 
 block! {
     /// No reset port: only `Pipe`s.
-    struct Delay {
+    pub struct Delay {
         in { clock: Clock, x: Bits<8> }
         out { y: Bits<8> }
         pipe { one: Bits<8>, two: Bits<8> }
