@@ -239,12 +239,12 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.cnt_ack.next = self.pulse_ack.q.val();
         self.cnt_data.next = self.pulse_data.q.val();
         self.cnt_no_qp.next = self.pulse_no_qp.q.val();
-        self.busy.next = self.metas.out_valid.val()
-            | self.doorbells.out_valid.val()
-            | self.errors.out_valid.val()
-            | self.pending.out_valid.val()
-            | self.acks.out_valid.val()
-            | self.queries.out_valid.val()
-            | self.out.out_valid.val();
+        self.busy.next = self.metas.count.val().any()
+            | self.doorbells.count.val().any()
+            | self.errors.count.val().any()
+            | self.pending.count.val().any()
+            | self.acks.count.val().any()
+            | self.queries.count.val().any()
+            | self.out.count.val().any();
     }
 }

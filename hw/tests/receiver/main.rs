@@ -5,4 +5,5 @@
 mod support;
 
 mod lint;
+mod lockstep;
 mod place;

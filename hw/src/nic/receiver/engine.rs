@@ -63,6 +63,7 @@ block! {
         local {
             head: RxEvent,
             number: Bits<16>,
+            entry: Bits<QPW>,
             in_pipe: Bit,
             room: Bit,
             take_cfg: Bit,
@@ -283,14 +284,16 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         if self.take_cfg.val() {
             self.number.next = self.cfg.val().index.get_bits::<16>(0);
         }
+        // The entry, not the QPN: a frame to throw away may carry a QPN beyond the table.
+        self.entry.next = self.number.val().get_bits::<QPW>(0);
         self.in_pipe.next = (self.valid_1.q.val()
-            & (self.event_1.q.val().qpn == self.number.val()))
-            | (self.valid_2.q.val() & (self.event_2.q.val().qpn == self.number.val()))
-            | (self.valid_3.q.val() & (self.event_3.q.val().qpn == self.number.val()))
-            | (self.valid_4.q.val() & (self.event_4.q.val().qpn == self.number.val()))
-            | (self.valid_5.q.val() & (self.event_5.q.val().qpn == self.number.val()))
-            | (self.valid_6.q.val() & (self.event_6.q.val().qpn == self.number.val()))
-            | (self.valid_7.q.val() & (self.event_7.q.val().qpn == self.number.val()));
+            & (self.event_1.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_2.q.val() & (self.event_2.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_3.q.val() & (self.event_3.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_4.q.val() & (self.event_4.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_5.q.val() & (self.event_5.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_6.q.val() & (self.event_6.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_7.q.val() & (self.event_7.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()));
         self.room.next = (self.actions.count.val() < self.most_actions.val())
             & (self.errors.count.val() < self.most_errors.val())
             & (self.accesses.count.val() < self.most_errors.val())
@@ -313,11 +316,11 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.cfg_1.d.next = self.take_cfg.val();
         self.valid_1.d.next = self.take_rx.val() | (self.take_cfg.val() & self.room.val());
         self.states.read.next = true;
-        self.states.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.states.read_addr.next = self.entry.val();
         self.plane_hi.read.next = true;
-        self.plane_hi.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.plane_hi.read_addr.next = self.entry.val();
         self.plane_lo.read.next = true;
-        self.plane_lo.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.plane_lo.read_addr.next = self.entry.val();
 
         comment!("S1: distances");
         self.context.next = self.states.read_data.val();
@@ -636,9 +639,9 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.act.next.byte_len = (bit_cast::<32, 16>(self.event_7.q.val().offset)
             << self.shift.val())
             + bit_cast::<32, 13>(self.event_7.q.val().length);
-        self.act.next.due = bits::<6>(0);
+        self.act.next.due = bits::<8>(0);
         if self.verdict_7.q.val().accept {
-            self.act.next.due = self.dues_7.q.val().get_bits::<6>(0);
+            self.act.next.due = self.dues_7.q.val();
         }
         self.act.next.due_wsn = self.state_7.q.val().due_wsn;
         self.act.next.cqn = self.state_7.q.val().rq_cqn;
@@ -701,10 +704,10 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.cnt_access.next = self.pulses.q.val().fatal;
         self.cnt_rnr.next = self.pulses.q.val().rnr;
         self.init_done.next = self.ready.q.val();
-        self.busy.next = self.events.out_valid.val()
-            | self.actions.out_valid.val()
-            | self.errors.out_valid.val()
-            | self.accesses.out_valid.val()
+        self.busy.next = self.events.count.val().any()
+            | self.actions.count.val().any()
+            | self.errors.count.val().any()
+            | self.accesses.count.val().any()
             | self.valid_1.q.val()
             | self.valid_2.q.val()
             | self.valid_3.q.val()
