@@ -110,8 +110,8 @@ impl Bench {
     }
 
     /// A command. Most put their QP to work, with PSNs and indices close to the wrap.
-    fn random_command(&mut self) -> CfgReq {
-        let qpn = self.random_qpn();
+    fn random_command(&mut self, qpn: u16) -> CfgReq {
+        let absent = self.context(qpn).state == QpState::Reset as u8;
         let rng = &mut self.rng;
         let mut image = [0; qp_image::BYTES];
         rng.fill(&mut image[..]);
@@ -130,7 +130,9 @@ impl Bench {
         if chance(rng, 70) {
             qp_image::RQ_PSN.set(&mut image, (0x0100_0000 - rng.random_range(0..300)) & 0xff_ffff);
         }
+        // The control block lets no other command at a QP that is not there.
         let op = match rng.random_range(0..20) {
+            0..18 if absent => Opcode::CreateQp,
             0..8 => Opcode::CreateQp,
             8..13 => Opcode::ModifyQp,
             13..16 => Opcode::QueryQp,
@@ -262,7 +264,7 @@ impl Bench {
                 iova: bits(rng.random()),
             },
         };
-        if chance(rng, 4) {
+        if chance(rng, 3) {
             match rng.random_range(0..12) {
                 0 => event.mr.hit = false,
                 1 => event.mr.rights = bits(!RIGHT_REMOTE_WRITE & 0xff),
@@ -296,8 +298,7 @@ impl Bench {
     }
 
     /// A write-back with what belongs to it a cycle later.
-    fn written_back(&mut self, dut: &impl Dut, back: &WriteBack) {
-        let is_command = dut.bit("cfg_done");
+    fn written_back(&mut self, dut: &impl Dut, back: &WriteBack, is_command: bool) {
         let qpn = back.qpn & ((1 << QPW) - 1);
         let mut context = self.context(qpn);
         let (event, record) = if is_command {
@@ -412,7 +413,7 @@ impl Bench {
         }
         let mut back: Option<WriteBack> = None;
         let mut event = None;
-        let (mut cfg_valid, mut cfg_hold, mut quiet) = (false, 0, false);
+        let (mut cfg_valid, mut cfg_low, mut cfg_hold, mut quiet) = (false, true, 0, false);
         let mut cycle = 0_usize;
         loop {
             let over = self.report.events >= self.plan.events;
@@ -428,8 +429,12 @@ impl Bench {
                 dut.set("rx", event);
             }
             dut.set("rx_valid", rx_valid);
-            if !cfg_valid && !over && chance(&mut self.rng, 4) {
-                let command = self.random_command();
+            let qpn = self.random_qpn();
+            let state = self.context(qpn).state;
+            let receives = state == QpState::Rtr as u8 || state == QpState::Rts as u8;
+            let often = if receives { 1 } else { 100 };
+            if cfg_low && !cfg_valid && !over && self.rng.random_range(0..1000) < often {
+                let command = self.random_command(qpn);
                 quiet = !matches!(command.op.index(), 1..=4);
                 self.command = Some(command);
                 dut.set("cfg", command);
@@ -442,13 +447,13 @@ impl Bench {
             dut.set("access_ready", ready[2]);
             dut.low();
 
+            let answered = dut.bit("cfg_done");
+            // A command for others is answered without a look at any QP.
+            if answered && (quiet || back.is_none()) && !(quiet && self.command.take().is_some()) {
+                self.wrong("an answer without a write-back", &[], &[]);
+            }
             if let Some(back) = back.take() {
-                self.written_back(dut, &back);
-            } else if dut.bit("cfg_done") {
-                // A command for others is answered without a look at any QP.
-                if !quiet || self.command.take().is_none() {
-                    self.wrong("an answer without a write-back", &[], &[]);
-                }
+                self.written_back(dut, &back, answered && !quiet);
             }
             back = dut.bit("wb_valid").then(|| WriteBack {
                 qpn: dut.get("wb_qpn") as u16,
@@ -470,6 +475,8 @@ impl Bench {
             if rx_valid && dut.bit("rx_ready") {
                 self.given.extend(event.take());
             }
+            // The request stays a while, as for slower owners of tables, then falls for at least one cycle.
+            cfg_low = !cfg_valid;
             if cfg_valid && self.command.is_none() {
                 cfg_valid = cfg_hold != 0;
                 cfg_hold -= i32::from(cfg_valid);
@@ -506,7 +513,10 @@ fn command_event(command: &CfgReq) -> ReceiverEvent {
 }
 
 fn number<const N: usize>(value: Bits<N>) -> u64 {
-    value.index() as u64
+    encode(value)
+        .iter()
+        .rev()
+        .fold(0, |a, &byte| a << 8 | u64::from(byte))
 }
 
 fn rx_event(record: &RxEvent) -> ReceiverEvent {

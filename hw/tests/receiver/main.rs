@@ -7,3 +7,4 @@ mod support;
 mod lint;
 mod lockstep;
 mod place;
+mod rx_classify;

@@ -68,8 +68,8 @@ block! {
             room: Bit,
             take_cfg: Bit,
             take_rx: Bit,
-            context: ReceiverState,
-            dist: Distances,
+            loaded: ReceiverState,
+            found: Distances,
             operation: Bits<5>,
             first: Bits<24>,
             offset_wide: Bits<24>,
@@ -323,28 +323,28 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.plane_lo.read_addr.next = self.entry.val();
 
         comment!("S1: distances");
-        self.context.next = self.states.read_data.val();
+        self.loaded.next = self.states.read_data.val();
         self.offset_wide.next = bit_cast::<24, 16>(self.event_1.q.val().offset);
         self.first.next = self.event_1.q.val().psn - self.offset_wide.val();
         self.operation.next = self.event_1.q.val().opcode.get_bits::<5>(0);
-        self.dist.next.receives = ((self.context.val().state == self.rtr.val())
-            | (self.context.val().state == self.rts.val()))
-            & (self.event_1.q.val().pkey == self.context.val().pkey);
-        self.dist.next.ahead = self.event_1.q.val().psn - self.context.val().rcv_nxt;
-        self.dist.next.first_ahead = self.first.val() - self.context.val().rcv_nxt;
-        self.dist.next.posted =
-            self.context.val().rq_producer - self.event_1.q.val().wsn.get_bits::<16>(0);
-        self.dist.next.wsn_ahead = self.event_1.q.val().wsn - self.context.val().due_wsn;
-        self.dist.next.mtu_bytes = self.smallest_mtu.val() << self.context.val().mtu;
-        self.dist.next.is_middle = (self.operation.val() == self.op_first.val())
+        self.found.next.receives = ((self.loaded.val().state == self.rtr.val())
+            | (self.loaded.val().state == self.rts.val()))
+            & (self.event_1.q.val().pkey == self.loaded.val().pkey);
+        self.found.next.ahead = self.event_1.q.val().psn - self.loaded.val().rcv_nxt;
+        self.found.next.first_ahead = self.first.val() - self.loaded.val().rcv_nxt;
+        self.found.next.posted =
+            self.loaded.val().rq_producer - self.event_1.q.val().wsn.get_bits::<16>(0);
+        self.found.next.wsn_ahead = self.event_1.q.val().wsn - self.loaded.val().due_wsn;
+        self.found.next.mtu_bytes = self.smallest_mtu.val() << self.loaded.val().mtu;
+        self.found.next.is_middle = (self.operation.val() == self.op_first.val())
             | (self.operation.val() == self.op_middle.val());
-        self.dist.next.is_last = (self.operation.val() == self.op_last.val())
+        self.found.next.is_last = (self.operation.val() == self.op_last.val())
             | (self.operation.val() == self.op_last_imm.val());
-        self.dist.next.is_tail = self.operation.val() >= self.op_last.val();
-        self.dist.next.has_imm = (self.operation.val() == self.op_last_imm.val())
+        self.found.next.is_tail = self.operation.val() >= self.op_last.val();
+        self.found.next.has_imm = (self.operation.val() == self.op_last_imm.val())
             | (self.operation.val() == self.op_only_imm.val());
-        self.dist_2.d.next = self.dist.val();
-        self.state_2.d.next = self.context.val();
+        self.dist_2.d.next = self.found.val();
+        self.state_2.d.next = self.loaded.val();
         self.hi_2.d.next = bit_cast::<128, L>(self.plane_hi.read_data.val());
         self.lo_2.d.next = bit_cast::<128, L>(self.plane_lo.read_data.val());
         self.event_2.d.next = self.event_1.q.val();
