@@ -107,7 +107,14 @@ block! {
 impl<const QPW: usize> Logic for RxClassify<QPW> {
     #[hdl_gen]
     fn update(&mut self) {
-        dff_setup!(self, clock, others_first, pulse_ack, pulse_data, pulse_no_qp);
+        dff_setup!(
+            self,
+            clock,
+            others_first,
+            pulse_ack,
+            pulse_data,
+            pulse_no_qp
+        );
         clock!(self, clock, metas, doorbells, errors, queries, answers, pending, acks, out);
         self.metas.reset.next = self.reset.val();
         self.doorbells.reset.next = self.reset.val();

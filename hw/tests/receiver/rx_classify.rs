@@ -328,7 +328,13 @@ both!(rx_classify, bench, Block::default(), 800);
 fn one_packet_per_cycle() {
     mprdma_hw::with_big_stack(|| {
         let mut dut = crate::support::verilated(Block::default(), "rx_classify");
-        for port in ["enable", "meta_valid", "ack_ready", "query_ready", "rx_ready"] {
+        for port in [
+            "enable",
+            "meta_valid",
+            "ack_ready",
+            "query_ready",
+            "rx_ready",
+        ] {
             dut.set(port, true);
         }
         dut.set("reset", true);
