@@ -72,13 +72,18 @@ impl Logic for TagBoard {
     }
 
     fn hdl(&self) -> Verilog {
-        let top = TAGS - 1;
-        Verilog::Custom(format!(
-            "    reg [8:0] words [0:{top}];\n    integer i;\n    initial for (i = 0; i <= {top}; i = i + 1) words[i] = 0;\n    \
-             always @(posedge clock)\n        for (i = 0; i <= {top}; i = i + 1)\n            \
-             if (reset) words[i] <= 0;\n            else if (clear && clear_tag == i[5:0]) words[i] <= 0;\n            \
-             else if (set && set_tag == i[5:0]) words[i] <= words[i] | set_flags;\n    \
-             assign first = words[first_tag];\n    assign second = words[second_tag];\n"
-        ))
+        // One vector per flag.
+        let mut text = String::new();
+        for flag in 0..9 {
+            text += &format!(
+                "    reg [63:0] flag{flag};\n    initial flag{flag} = 0;\n    always @(posedge clock)\n        \
+                 if (reset) flag{flag} <= 0;\n        else begin\n            \
+                 if (set && set_flags[{flag}]) flag{flag}[set_tag] <= 1'b1;\n            \
+                 if (clear) flag{flag}[clear_tag] <= 1'b0;\n        end\n    \
+                 assign first[{flag}] = flag{flag}[first_tag];\n    \
+                 assign second[{flag}] = flag{flag}[second_tag];\n"
+            );
+        }
+        Verilog::Custom(text)
     }
 }

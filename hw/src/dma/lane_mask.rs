@@ -27,17 +27,23 @@ impl Logic for LaneMask {
 
     fn hdl(&self) -> Verilog {
         let lane = |k: usize| {
-            let begun = binary(
-                signal("from"),
-                VerilogOp::Le,
-                literal(Bits::<6>::from(k as u64)),
-            );
             let open = binary(
                 signal("nbytes"),
                 VerilogOp::Gt,
                 literal(Bits::<7>::from(k as u64)),
             );
-            assign_slice("mask", k, 1, binary(begun, VerilogOp::BitAnd, open))
+            // Lane 63 is never before `from`.
+            let used = if k + 1 == BEAT_BYTES {
+                open
+            } else {
+                let begun = binary(
+                    signal("from"),
+                    VerilogOp::Le,
+                    literal(Bits::<6>::from(k as u64)),
+                );
+                binary(begun, VerilogOp::BitAnd, open)
+            };
+            assign_slice("mask", k, 1, used)
         };
         Verilog::Combinatorial((0..BEAT_BYTES).map(lane).collect())
     }

@@ -6,4 +6,4 @@ pub mod read;
 pub mod write;
 
 pub use read::DmaRead;
-//pub use write::DmaWrite;
+pub use write::DmaWrite;

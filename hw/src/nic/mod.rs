@@ -2,9 +2,13 @@
 pub mod control;
 pub mod cq_writer;
 pub mod eq_writer;
+pub mod headers;
 pub mod layouts;
 pub mod mr_table;
 pub mod receiver;
 pub mod rx_classify;
-
+pub mod segment;
+pub mod sq_fetch;
+pub mod tx_build;
+pub mod tx_complete;
 pub mod types;

@@ -1,4 +1,4 @@
-use crate::support::{chance, encode, rng, Dut};
+use crate::support::{chance, rng, Dut};
 use crate::{both, ports};
 use mprdma_hw::leaf::{AsyncFifo, Beat, PacketFifo, Skid, SyncFifo};
 use rand::Rng;
@@ -266,10 +266,7 @@ fn async_fifo_simulates_as_printed() {
         words.extend(sent);
         if step % 10 == 5 && dut.block.out_valid.val() & dut.block.out_ready.next {
             let word = words.pop_front().expect("a word nobody sent");
-            assert_eq!(
-                encode(dut.block.out_data.val().verilog()),
-                encode(word.verilog())
-            );
+            assert_eq!(dut.block.out_data.val(), word);
         }
         dut.low(|u| {
             if step % 6 == 0 {

@@ -20,17 +20,19 @@ pub fn chance(rng: &mut ChaCha8Rng, percent: u32) -> bool {
 }
 
 /// A value as the bytes of its bit vector.
-pub fn encode(value: VerilogLiteral) -> Vec<u8> {
-    let text = format!("{value:x}");
+pub fn encode<T: Synth>(value: T) -> Vec<u8> {
+    let text = format!("{:x}", value.verilog());
     let digits = text
         .split_once("'h")
         .expect("a hexadecimal literal")
         .1
         .as_bytes();
-    digits
+    let mut bytes: Vec<u8> = digits
         .rchunks(2)
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
-        .collect()
+        .collect();
+    bytes.resize(T::BITS.div_ceil(8), 0);
+    bytes
 }
 
 /// Something with ports and a clock.
@@ -82,7 +84,7 @@ pub trait Dut {
 /// Access to the ports of a block by name; made by `ports!`.
 pub trait Ports: Block {
     fn put(&mut self, port: &str, value: &dyn Any);
-    fn take(&self, port: &str) -> VerilogLiteral;
+    fn take(&self, port: &str) -> Vec<u8>;
     fn level(&mut self, level: bool);
 }
 
@@ -100,9 +102,9 @@ macro_rules! ports {
                 }
             }
 
-            fn take(&self, port: &str) -> rust_hdl_core::prelude::VerilogLiteral {
+            fn take(&self, port: &str) -> Vec<u8> {
                 match port {
-                    $(stringify!($output) => self.$output.val().verilog(),)*
+                    $(stringify!($output) => $crate::support::encode(self.$output.val()),)*
                     _ => panic!("no output {port}"),
                 }
             }
@@ -128,7 +130,7 @@ impl<B: Ports> Dut for Cosim<B> {
     }
 
     fn bytes(&self, port: &'static str) -> Vec<u8> {
-        encode(self.block.take(port))
+        self.block.take(port)
     }
 }
 
@@ -141,7 +143,7 @@ impl Dut for VerilatedBlock {
                 bytes.push(beat.nbytes.index() as u8 | u8::from(beat.last) << 7);
                 bytes
             }
-            None => encode(value.verilog()),
+            None => encode(value),
         };
         self.inputs().set_bytes(port, &value);
     }
