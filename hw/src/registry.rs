@@ -157,6 +157,22 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes asynchronous events",
             nic::eq_writer::EqWriter::default()
         ),
+        sized!("sq_fetch", "fetches work requests from send queues",
+            |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
+        sized!("segment", "cuts messages into packets",
+            |config| qp_log2 in [8], QPW => nic::segment::Segment::<QPW, { QPW + 6 }>::default()),
+        sized!("tx_complete", "completes messages in order",
+            |config| qp_log2 in [8], QPW => nic::tx_complete::TxComplete::<QPW, { QPW + 6 }>::default()),
+        fixed!(
+            "dma_read",
+            "DMA reads with a reorder buffer",
+            crate::dma::DmaRead::default()
+        ),
+        fixed!(
+            "dma_write",
+            "DMA writes and interrupts, in order",
+            crate::dma::DmaWrite::default()
+        ),
     ]
 }
 
