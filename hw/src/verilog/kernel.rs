@@ -861,7 +861,7 @@ impl Lowering<'_> {
             V::Slice(base, bits, offset) => {
                 let base = self.need_sized(base)?;
                 let offset = self.amount(offset)?;
-                // A field of a struct keeps its type; generated logic may take any other bits of one.
+                // A slice of a struct that is no field comes from a generated leaf and is plain bits.
                 let field = match (&base.ty, &offset) {
                     (Some(ty), Amount::Fixed(low)) => field_at(ty, *low, *bits),
                     _ => None,
