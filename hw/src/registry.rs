@@ -152,16 +152,6 @@ pub fn blocks() -> Vec<BlockInfo> {
         ),
         sized!("registers", "AXI4-Lite registers, doorbells, commands, counters",
             |config| qp_log2 in [8], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
-        fixed!(
-            "dma_read",
-            "reads host memory for two clients",
-            crate::dma::DmaRead::default()
-        ),
-        fixed!(
-            "dma_write",
-            "writes host memory for three clients",
-            crate::dma::DmaWrite::default()
-        ),
         sized!("sq_fetch", "fetches send work requests",
             |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
         sized!("segment", "cuts messages into packets",
@@ -178,16 +168,6 @@ pub fn blocks() -> Vec<BlockInfo> {
             "eq_writer",
             "writes asynchronous events",
             nic::eq_writer::EqWriter::default()
-        ),
-        fixed!(
-            "dma_read",
-            "reads of host memory for two clients",
-            dma::DmaRead::default()
-        ),
-        fixed!(
-            "dma_write",
-            "writes of host memory for three clients, and interrupts",
-            dma::DmaWrite::default()
         ),
         sized!("sender", "sender engine", |config| qp_log2 in [8], QPW => nic::sender::Sender::<QPW>::default()),
         sized!("rx_parse", "takes received frames apart",
