@@ -319,8 +319,7 @@ impl Logic for ParseHeaders {
             | self.negative.val()
             | self.payload.val().get_bit(14)
             | self.decoded_6.q.val().rest.get_bits::<2>(0).any()
-            | (self.decoded_6.q.val().is_data
-                & (self.decoded_6.q.val().rest > self.most_payload.val()))
+            | (self.decoded_6.q.val().rest > self.most_payload.val())
             | (self.decoded_6.q.val().is_ack
                 & (self.decoded_6.q.val().rest.any() | self.pad.val().any()));
         comment!("8: verdict");

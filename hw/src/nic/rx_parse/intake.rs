@@ -131,7 +131,7 @@ block! {
         local {
             keep: Bits<64>,
             nbytes: Bits<7>,
-            packed: bool,
+            gapless: bool,
             ethertype: Bits<16>,
             tag_now: bool,
             ip6_now: bool,
@@ -209,13 +209,13 @@ impl Logic for Intake {
         self.keep.next = self.beat_0.q.val().keep;
         self.count.one_hot.next = self.keep.val() & !(self.keep.val() >> 1);
         self.nbytes.next = self.count.o.val();
-        self.packed.next = self.keep.val().get_bit(0)
+        self.gapless.next = self.keep.val().get_bit(0)
             & !(self.keep.val() & (self.keep.val() + 1)).any()
             & (self.keep.val().all() | self.beat_0.q.val().last);
         self.beat_1.d.next.data = self.beat_0.q.val().data;
         self.beat_1.d.next.nbytes = self.nbytes.val();
         self.beat_1.d.next.last = self.beat_0.q.val().last;
-        self.beat_1.d.next.faulty = self.beat_0.q.val().bad | !self.packed.val();
+        self.beat_1.d.next.faulty = self.beat_0.q.val().bad | !self.gapless.val();
         self.beat_1.d.next.first = !self.second.q.val() & !self.later.q.val();
         self.beat_1.d.next.second = self.second.q.val();
         self.valid_1.d.next = self.valid_0.q.val();
