@@ -164,9 +164,30 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, step, job, clearing, served, cfg_answered, completed, at, state, launched, moved
+            self,
+            clock,
+            step,
+            job,
+            clearing,
+            served,
+            cfg_answered,
+            completed,
+            at,
+            state,
+            launched,
+            moved
         );
-        clock!(self, clock, queues, ring, launches, news, completions, retirements, failures);
+        clock!(
+            self,
+            clock,
+            queues,
+            ring,
+            launches,
+            news,
+            completions,
+            retirements,
+            failures
+        );
         self.launches.reset.next = self.reset.val();
         self.news.reset.next = self.reset.val();
         self.completions.reset.next = self.reset.val();
@@ -255,8 +276,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
         self.fresh.next.length = self.launched.q.val().length;
         self.fresh.next.status = self.launched.q.val().status;
         self.fresh.next.signaled = (self.launched.q.val().flags & self.signaled.val()).any();
-        self.write_place.next =
-            (bit_cast::<22, 16>(self.at.q.val()) << 6) | bit_cast::<22, 6>(self.launched.q.val().slot);
+        self.write_place.next = (bit_cast::<22, 16>(self.at.q.val()) << 6)
+            | bit_cast::<22, 6>(self.launched.q.val().slot);
         self.ring.write.next = false;
         self.ring.write_addr.next = self.write_place.val().get_bits::<RINGW>(0);
         self.ring.write_data.next = self.fresh.val();
@@ -326,7 +347,9 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
                         self.served.d.next = true;
                         self.cfg_answered.d.next = true;
                         self.step.d.next = Step::Store;
-                        if self.creates.val() | (self.modifies.val() & self.fields.record.val().mask.get_bit(3)) {
+                        if self.creates.val()
+                            | (self.modifies.val() & self.fields.record.val().mask.get_bit(3))
+                        {
                             self.next.next = self.blank.val();
                             self.next.next.exists = true;
                             self.next.next.una = self.fields.record.val().sq_psn;
@@ -353,7 +376,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
                     self.step.d.next = Step::Judge;
                     if self.room.val() {
                         self.step.d.next = Step::Entry;
-                        self.completions.in_valid.next = self.status.val().any() | self.entry.val().signaled;
+                        self.completions.in_valid.next =
+                            self.status.val().any() | self.entry.val().signaled;
                         self.retirements.in_valid.next = true;
                         self.completed.d.next = !self.status.val().any();
                         self.next.next.tail = self.now.val().tail + 1;
