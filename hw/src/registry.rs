@@ -1,5 +1,6 @@
 //! Every block that is printed, checked and shipped, by name.
 
+use crate::dma;
 use crate::leaf;
 use crate::nic;
 use crate::nic::types;
@@ -149,6 +150,25 @@ pub fn blocks() -> Vec<BlockInfo> {
         ),
         sized!("registers", "AXI4-Lite registers, doorbells, commands, counters",
             |config| qp_log2 in [8], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
+        fixed!(
+            "dma_read",
+            "reads host memory for two clients",
+            crate::dma::DmaRead::default()
+        ),
+        fixed!(
+            "dma_write",
+            "writes host memory for three clients",
+            crate::dma::DmaWrite::default()
+        ),
+        sized!("sq_fetch", "fetches send work requests",
+            |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
+        sized!("segment", "cuts messages into packets",
+            |config| qp_log2 in [8], QPW => nic::segment::Segment::<QPW, { QPW + 6 }>::default()),
+        sized!("tx_build", "builds frames", |config| qp_log2 in [8], QPW => nic::tx_build::TxBuild::<QPW>::default()),
+        sized!("tx_complete", "completes send work requests",
+            |config| qp_log2 in [8], QPW => nic::tx_complete::TxComplete::<QPW, { QPW + 6 }>::default()),
+        sized!("receiver", "receiver engine, 64 or 128 slots",
+            |config| bitmap_slots in [64, 128], L => nic::receiver::ReceiverEngine::<8, L>::default()),
         sized!("mr_table", "memory region table", |config| mr_log2 in [8], MRW => nic::mr_table::MrTable::<MRW>::default()),
         sized!("rx_classify", "sorts received packets", |config| qp_log2 in [8], QPW => nic::rx_classify::RxClassify::<QPW>::default()),
         sized!("cq_writer", "writes completions", |config| cq_log2 in [6], CQW => nic::cq_writer::CqWriter::<CQW>::default()),
@@ -156,6 +176,16 @@ pub fn blocks() -> Vec<BlockInfo> {
             "eq_writer",
             "writes asynchronous events",
             nic::eq_writer::EqWriter::default()
+        ),
+        fixed!(
+            "dma_read",
+            "reads of host memory for two clients",
+            dma::DmaRead::default()
+        ),
+        fixed!(
+            "dma_write",
+            "writes of host memory for three clients, and interrupts",
+            dma::DmaWrite::default()
         ),
     ]
 }

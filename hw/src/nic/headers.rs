@@ -402,7 +402,7 @@ pub struct IcrcMask {
     pub first: Signal<In, bool>,
     /// Beat 1 of the frame.
     pub second: Signal<In, bool>,
-    pub tagged: Signal<In, bool>,
+    pub vlan: Signal<In, bool>,
     pub ip6: Signal<In, bool>,
     pub o: Signal<Out, Bits<512>>,
     block_name: NameOf<IcrcMask>,
@@ -444,7 +444,7 @@ impl Logic for IcrcMask {
         let mut bytes = crate::leaf::beat::bytes_of_bits(&self.i.val());
         let beat = usize::from(self.second.val());
         if self.first.val() || self.second.val() {
-            for (at, change) in icrc_changes(self.tagged.val(), self.ip6.val()) {
+            for (at, change) in icrc_changes(self.vlan.val(), self.ip6.val()) {
                 if at / 64 == beat {
                     match change {
                         IcrcByte::Zero => bytes[at % 64] = 0,
@@ -490,7 +490,7 @@ impl Logic for IcrcMask {
                     .collect();
                 if !then.is_empty() {
                     statements.push(VerilogStatement::If(VerilogConditional {
-                        test: both(is(flag, true), both(is("tagged", tagged), is("ip6", ip6))),
+                        test: both(is(flag, true), both(is("vlan", tagged), is("ip6", ip6))),
                         then,
                         otherwise: VerilogBlockOrConditional::None,
                     }));

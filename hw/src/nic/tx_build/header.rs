@@ -29,7 +29,7 @@ record! {
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct FrameTag {
     pub qpn: Bits<16>,
-    pub tagged: bool,
+    pub vlan: bool,
     pub ip6: bool,
     /// An ACK or NAK.
     pub ack: bool,
@@ -310,7 +310,7 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         }
         if self.go.val() {
             self.valid_2.d.next = self.valid_1.q.val();
-            self.measured_2.d.next.tag.tagged =
+            self.measured_2.d.next.tag.vlan =
                 (self.peer.val().port_flags & self.flag_tag.val()).any();
             self.measured_2.d.next.tag.ip6 =
                 (self.peer.val().port_flags & self.flag_ip6.val()).any();
@@ -363,7 +363,7 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.link_header.record.next.vid = self.tci.val().get_bits::<12>(0);
         self.link_header.record.next.inner = self.ethertype.val();
         self.link_len.next = self.link_short.val();
-        if self.measured_2.q.val().tag.tagged {
+        if self.measured_2.q.val().tag.vlan {
             self.link_header.record.next.ethertype = self.ethertype_tag.val();
             self.link_len.next = self.link_tagged.val();
         }
@@ -444,7 +444,7 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.join_packet.far.next = self.parts_5.q.val().tag.ip6;
         self.join_frame.front.next = self.parts_5.q.val().link;
         self.join_frame.back.next = self.join_packet.o.val();
-        self.join_frame.far.next = self.parts_5.q.val().tag.tagged;
+        self.join_frame.far.next = self.parts_5.q.val().tag.vlan;
         if self.go.val() {
             self.valid_6.d.next = self.valid_5.q.val();
             self.tag_6.d.next = self.parts_5.q.val().tag;

@@ -62,7 +62,7 @@ block! {
             frame_sent: bool,
         }
         pipe {
-            tagged: bool,
+            vlan: bool,
             ip6: bool,
             raw_0: Waiting,
             masked_0: Beat,
@@ -95,7 +95,7 @@ impl Logic for Seal {
     fn update(&mut self) {
         dff_setup!(
             self, clock, second, later, gap, crowded, valid_0, valids, split, valid_9, sent_bytes,
-            frame_sent, tagged, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
+            frame_sent, vlan, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
         );
         clock!(self, clock, crc, delay, buffer);
         self.crc.reset.next = self.reset.val();
@@ -107,10 +107,10 @@ impl Logic for Seal {
         self.mask.i.next = self.beat.val().data;
         self.mask.first.next = !self.second.q.val() & !self.later.q.val();
         self.mask.second.next = self.second.q.val();
-        self.mask.tagged.next = self.tagged.q.val();
+        self.mask.vlan.next = self.vlan.q.val();
         self.mask.ip6.next = self.ip6.q.val();
         if !self.second.q.val() & !self.later.q.val() {
-            self.mask.tagged.next = self.tag.val().tagged;
+            self.mask.vlan.next = self.tag.val().vlan;
             self.mask.ip6.next = self.tag.val().ip6;
         }
         self.valid_0.d.next = false;
@@ -120,7 +120,7 @@ impl Logic for Seal {
         self.masked_0.d.next = self.beat.val();
         self.masked_0.d.next.data = self.mask.o.val();
         self.seed_0.d.next = self.seed_plain.val();
-        if self.tag.val().tagged {
+        if self.tag.val().vlan {
             self.seed_0.d.next = self.seed_tagged.val();
         }
         if self.valid.val() & !self.crowded.q.val() & !self.gap.q.val() {
@@ -129,7 +129,7 @@ impl Logic for Seal {
             self.second.d.next = !self.second.q.val() & !self.later.q.val() & !self.beat.val().last;
             self.later.d.next = (self.second.q.val() | self.later.q.val()) & !self.beat.val().last;
             if !self.second.q.val() & !self.later.q.val() {
-                self.tagged.d.next = self.tag.val().tagged;
+                self.vlan.d.next = self.tag.val().vlan;
                 self.ip6.d.next = self.tag.val().ip6;
             }
         }
