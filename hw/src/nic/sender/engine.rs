@@ -364,21 +364,21 @@ impl<const QPW: usize> Logic for Sender<QPW> {
             self.tick_pulse.val() & (self.tick.val().get_bits::<6>(0) == self.half.val());
 
         comment!("commands: the answer");
-        self.report.record.next.state = self.pipeline.outgoing.val().state;
-        self.report.record.next.recovering = self.pipeline.outgoing.val().recovering;
-        self.report.record.next.cwnd = self.pipeline.outgoing.val().cwnd;
-        self.report.record.next.inflate = self.pipeline.outgoing.val().inflate;
-        self.report.record.next.snd_una = self.pipeline.outgoing.val().snd_una;
-        self.report.record.next.snd_nxt = self.pipeline.outgoing.val().snd_nxt;
-        self.report.record.next.snd_lim = self.pipeline.outgoing.val().snd_lim;
-        self.report.record.next.snd_ooh = self.pipeline.outgoing.val().snd_ooh;
-        self.report.record.next.recovery = self.pipeline.outgoing.val().recovery;
-        self.report.record.next.snd_retx = self.pipeline.outgoing.val().snd_retx;
-        self.report.record.next.srtt = self.pipeline.outgoing.val().srtt;
-        self.report.record.next.rttvar = self.pipeline.outgoing.val().rttvar;
-        self.report.record.next.retries = self.pipeline.outgoing.val().retries;
-        self.report.record.next.backoff = self.pipeline.outgoing.val().backoff;
-        self.report.record.next.last_vp = self.pipeline.outgoing.val().last_vp;
+        self.report.record.next.state = self.pipeline.written.val().state;
+        self.report.record.next.recovering = self.pipeline.written.val().recovering;
+        self.report.record.next.cwnd = self.pipeline.written.val().cwnd;
+        self.report.record.next.inflate = self.pipeline.written.val().inflate;
+        self.report.record.next.snd_una = self.pipeline.written.val().snd_una;
+        self.report.record.next.snd_nxt = self.pipeline.written.val().snd_nxt;
+        self.report.record.next.snd_lim = self.pipeline.written.val().snd_lim;
+        self.report.record.next.snd_ooh = self.pipeline.written.val().snd_ooh;
+        self.report.record.next.recovery = self.pipeline.written.val().recovery;
+        self.report.record.next.snd_retx = self.pipeline.written.val().snd_retx;
+        self.report.record.next.srtt = self.pipeline.written.val().srtt;
+        self.report.record.next.rttvar = self.pipeline.written.val().rttvar;
+        self.report.record.next.retries = self.pipeline.written.val().retries;
+        self.report.record.next.backoff = self.pipeline.written.val().backoff;
+        self.report.record.next.last_vp = self.pipeline.written.val().last_vp;
         if self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().command {
             self.answered.d.next = true;
             self.status.d.next = self.report.image.val().get_bits::<512>(0);

@@ -16,7 +16,7 @@ block! {
     /// - In: `incoming`, `incoming_valid`; with it `now`, `random`, `backlog` and `full`. No ready: the user keeps events of one
     ///   QP 8 cycles apart and any two events 2 cycles apart. `cfg` must be stable two cycles before a command enters, until
     ///   it leaves.
-    /// - Out: `outcome` and `outgoing` (the context as written back), valid in the cycle of `outcome_valid`, in the order of the events.
+    /// - Out: `outcome` and `written` (the context), valid in the cycle of `outcome_valid`, in the order of the events.
     ///   `seen`, `seen_env`, `seen_random`, `seen_valid`: the event as it enters, for a lockstep test.
     /// - Latency: 8 cycles. Initiation interval: 2, given by the user.
     /// - `init_done` rises when the contexts are cleared after reset, 2^`QPW` cycles; no events before.
@@ -40,7 +40,7 @@ block! {
         }
         out {
             outcome: SenderOutcome,
-            outgoing: SenderContext,
+            written: SenderContext,
             outcome_valid: bool,
             seen: SenderEvent,
             seen_env: SenderEnv,
@@ -107,7 +107,7 @@ block! {
             e6: SenderEvent,
             k6: SenderCommand,
             wants_new: bool,
-            goes_new: bool,
+            fresh: bool,
             two_new: bool,
             more_new: bool,
             acked: bool,
@@ -938,9 +938,9 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         // Rule 5: new packets.
         self.wants_new.next =
             self.v6.val().send_new & self.v6.val().room_1 & self.v6.val().unsent_1;
-        self.goes_new.next = self.wants_new.val() & !self.full_6.val();
-        self.two_new.next = self.goes_new.val() & self.v6.val().room_2 & self.v6.val().unsent_2;
-        self.more_new.next = self.goes_new.val() & self.v6.val().room_3 & self.v6.val().unsent_3;
+        self.fresh.next = self.wants_new.val() & !self.full_6.val();
+        self.two_new.next = self.fresh.val() & self.v6.val().room_2 & self.v6.val().unsent_2;
+        self.more_new.next = self.fresh.val() & self.v6.val().room_3 & self.v6.val().unsent_3;
         // Section 5: one retransmission per ACK, two per firing of the burst timer after a timeout.
         self.acked.next = self.v6.val().resend_acked & !self.full_6.val();
         self.left_1.next = self.c6.val().rto_left.any();
@@ -957,10 +957,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.own_random_1.next = !self.v6.val().by_ack & self.v6.val().start_2;
         self.rts.next = (self.c6.val().state == self.state_rts.val()) & !self.v6.val().fail;
         // Nothing in flight, but work: the last ACK was pruned, or there was no room.
-        self.stopped.next = self.rts.val()
-            & self.v6.val().flight_zero
-            & self.v6.val().unsent_1
-            & !self.goes_new.val();
+        self.stopped.next =
+            self.rts.val() & self.v6.val().flight_zero & self.v6.val().unsent_1 & !self.fresh.val();
         // Rule 7: the rest is paced.
         self.want_burst.next = self.more_new.val()
             | self.more_unclocked.val()
@@ -969,15 +967,15 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 & (self.wants_new.val()
                     | self.v6.val().resend_acked
                     | (self.v6.val().resend_unclocked & self.left_1.val())));
-        self.want_rto.next = self.rts.val()
-            & (self.v6.val().timer | !self.v6.val().flight_zero | self.goes_new.val());
+        self.want_rto.next =
+            self.rts.val() & (self.v6.val().timer | !self.v6.val().flight_zero | self.fresh.val());
 
         self.outcome_7.d.next.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.command = self.e6.val().command;
         self.outcome_7.d.next.counts = self.v6.val().counts;
         self.outcome_7.d.next.counts.probes = 0.into();
         self.outcome_7.d.next.grant_0_valid =
-            self.goes_new.val() | self.resends.val() | self.marker.val();
+            self.fresh.val() | self.resends.val() | self.marker.val();
         self.outcome_7.d.next.grant_0.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.grant_0.psn = self.v6.val().resend_psn;
         self.outcome_7.d.next.grant_0.vp = self.v6.val().random_0;
@@ -992,7 +990,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         if self.acked.val() {
             self.outcome_7.d.next.grant_0.vp = self.e6.val().vp;
         }
-        if self.goes_new.val() {
+        if self.fresh.val() {
             self.outcome_7.d.next.grant_0.psn = self.c6.val().snd_nxt;
             self.outcome_7.d.next.grant_1.psn = self.v6.val().nxt_1;
             // The path of the ACK, or of the last ACK (`last_vp` holds both); or a random one.
@@ -1003,7 +1001,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 self.outcome_7.d.next.grant_1.vp = self.c6.val().last_vp;
             }
         }
-        if self.goes_new.val() & self.v6.val().probe_0 & !self.own_random_0.val() {
+        if self.fresh.val() & self.v6.val().probe_0 & !self.own_random_0.val() {
             self.outcome_7.d.next.counts.probes = 1.into();
         }
         if self.two_new.val() & self.v6.val().probe_1 & !self.own_random_1.val() {
@@ -1031,7 +1029,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.context_7.d.next = self.c6.val();
         self.context_7.d.next.burst_armed = self.c6.val().burst_armed | self.want_burst.val();
         self.context_7.d.next.rto_armed = self.c6.val().rto_armed | self.want_rto.val();
-        if self.goes_new.val() {
+        if self.fresh.val() {
             self.context_7.d.next.snd_nxt = self.v6.val().nxt_1;
             self.context_7.d.next.start = self.v6.val().start_less_1;
             if self.two_new.val() {
@@ -1081,7 +1079,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.cleared.d.next = self.clear_addr.q.val().all();
         }
         self.outcome.next = self.outcome_7.q.val();
-        self.outgoing.next = self.context_7.q.val();
+        self.written.next = self.context_7.q.val();
         self.outcome_valid.next = self.valid_7.q.val();
         self.init_done.next = self.cleared.q.val();
         self.busy.next = self.valid_0.q.val()
