@@ -54,7 +54,10 @@ fn core() -> Result<Option<String>> {
             .with_context(|| format!("MPRDMA_CORE_VERILOG={} cannot be read", file.display()))?;
         return Ok(Some(text));
     }
-    let Some(block) = registry::blocks().into_iter().find(|block| block.name == TOP) else {
+    let Some(block) = registry::blocks()
+        .into_iter()
+        .find(|block| block.name == TOP)
+    else {
         return Ok(None);
     };
     let text = with_big_stack(|| block.verilog(&SIM)).context("printing the core")?;
