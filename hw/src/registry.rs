@@ -149,6 +149,25 @@ pub fn blocks() -> Vec<BlockInfo> {
         ),
         sized!("registers", "AXI4-Lite registers, doorbells, commands, counters",
             |config| qp_log2 in [8], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
+        fixed!(
+            "dma_read",
+            "reads host memory for two clients",
+            crate::dma::DmaRead::default()
+        ),
+        fixed!(
+            "dma_write",
+            "writes host memory for three clients",
+            crate::dma::DmaWrite::default()
+        ),
+        sized!("sq_fetch", "fetches send work requests",
+            |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
+        sized!("segment", "cuts messages into packets",
+            |config| qp_log2 in [8], QPW => nic::segment::Segment::<QPW, { QPW + 6 }>::default()),
+        sized!("tx_build", "builds frames", |config| qp_log2 in [8], QPW => nic::tx_build::TxBuild::<QPW>::default()),
+        sized!("tx_complete", "completes send work requests",
+            |config| qp_log2 in [8], QPW => nic::tx_complete::TxComplete::<QPW, { QPW + 6 }>::default()),
+        sized!("receiver", "receiver engine, 64 or 128 slots",
+            |config| bitmap_slots in [64, 128], L => nic::receiver::ReceiverEngine::<8, L>::default()),
         sized!("mr_table", "memory region table", |config| mr_log2 in [8], MRW => nic::mr_table::MrTable::<MRW>::default()),
         sized!("rx_classify", "sorts received packets", |config| qp_log2 in [8], QPW => nic::rx_classify::RxClassify::<QPW>::default()),
         sized!("cq_writer", "writes completions", |config| cq_log2 in [6], CQW => nic::cq_writer::CqWriter::<CQW>::default()),
