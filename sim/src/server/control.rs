@@ -140,11 +140,17 @@ pub fn serve(dir: &Path, link: Link) -> io::Result<()> {
 fn converse(stream: UnixStream, link: &Link) -> io::Result<()> {
     let mut out = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
-        let answer = match serde_json::from_str(&line?) {
+        let request = serde_json::from_str(&line?);
+        let stop = matches!(request, Ok(Request::Stop));
+        let answer = match request {
             Ok(request) => link.answer(request).unwrap_or_else(refuse),
             Err(error) => refuse(format!("request cannot be read: {error}")),
         };
         writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        // Only now: the end of the program may be quicker than the answer.
+        if stop {
+            (link.stop)();
+        }
     }
     Ok(())
 }
@@ -159,10 +165,7 @@ fn refuse(error: String) -> Answer {
 impl Link {
     fn answer(&self, request: Request) -> Result<Answer, String> {
         match request {
-            Request::Stop => {
-                (self.stop)();
-                Ok(Answer::default())
-            }
+            Request::Stop => Ok(Answer::default()),
             Request::Stats => {
                 let stats = self.command(Command::Stats)?;
                 let stats = serde_json::to_value(stats).map_err(|e| e.to_string())?;
