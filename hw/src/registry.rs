@@ -1,5 +1,6 @@
 //! Every block that is printed, checked and shipped, by name.
 
+use crate::dma;
 use crate::leaf;
 use crate::nic;
 use crate::nic::types;
@@ -175,6 +176,16 @@ pub fn blocks() -> Vec<BlockInfo> {
             "eq_writer",
             "writes asynchronous events",
             nic::eq_writer::EqWriter::default()
+        ),
+        fixed!(
+            "dma_read",
+            "reads of host memory for two clients",
+            dma::DmaRead::default()
+        ),
+        fixed!(
+            "dma_write",
+            "writes of host memory for three clients, and interrupts",
+            dma::DmaWrite::default()
         ),
     ]
 }

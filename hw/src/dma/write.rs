@@ -125,7 +125,7 @@ block! {
     /// - `irq1`, `irq2`: interrupt vectors of clients 1 and 2; one leaves on `m_irq` after the client's messages accepted
     ///   before it (or in the same cycle) have left on `m_wr`.
     /// - Messages leave in the order of arbitration (round robin), so a client's messages stay in order.
-    /// - Latency: 13 cycles from `req` and `data` to `m_wr`. Initiation interval: one input beat per cycle; a message takes
+    /// - Latency: 10 cycles from `req` and `data` to `m_wr`. Initiation interval: one input beat per cycle; a message takes
     ///   at most one cycle more than its packet has beats.
     pub struct DmaWrite {
         in {
