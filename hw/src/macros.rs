@@ -2,7 +2,7 @@
 
 /// Declares a block: the struct with its ports, registers and children, `#[derive(LogicBlock)]`, and `Default`.
 ///
-/// Sections are optional and come in this order; each field may carry attributes and end in `= initial value`:
+/// Sections may come in any order; each field may carry attributes and end in `= initial value`:
 ///
 /// | section | field becomes |
 /// | --- | --- |
@@ -20,50 +20,96 @@
 macro_rules! block {
     (
         $(#[$meta:meta])*
-        $vis:vis struct $name:ident $([$($generics:tt)*][$($args:tt)*])? {
-            $(in { $($(#[$in_meta:meta])* $in:ident : $in_ty:ty),* $(,)? })?
-            $(out { $($(#[$out_meta:meta])* $out:ident : $out_ty:ty $(= $out_init:expr)?),* $(,)? })?
-            $(port { $($(#[$port_meta:meta])* $port:ident : $port_ty:ty $(= $port_init:expr)?),* $(,)? })?
-            $(local { $($(#[$local_meta:meta])* $local:ident : $local_ty:ty),* $(,)? })?
-            $(reg { $($(#[$reg_meta:meta])* $reg:ident : $reg_ty:ty $(= $reg_init:expr)?),* $(,)? })?
-            $(pipe { $($(#[$pipe_meta:meta])* $pipe:ident : $pipe_ty:ty $(= $pipe_init:expr)?),* $(,)? })?
-            $(konst { $($(#[$konst_meta:meta])* $konst:ident : $konst_ty:ty = $konst_init:expr),* $(,)? })?
-            $(sub { $($(#[$sub_meta:meta])* $sub:ident : $sub_ty:ty $(= $sub_init:expr)?),* $(,)? })?
+        $vis:vis struct $name:ident $([$($generics:tt)*][$($args:tt)*])? { $($sections:tt)* }
+    ) => {
+        $crate::block! {
+            @walk [$(#[$meta])* $vis struct $name [$($($generics)*)?] [$(<$($args)*>)?]] [] [] $($sections)*
         }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        in { $($(#[$m:meta])* $f:ident : $t:ty),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* pub $f: Signal<In, $t>,)*]
+            [$($init)* $($f: Signal::default(),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        out { $($(#[$m:meta])* $f:ident : $t:ty $(= $value:expr)?),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* pub $f: Signal<Out, $t>,)*]
+            [$($init)* $($f: $crate::block!(@new Signal::new_with_default, $($value)?),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        port { $($(#[$m:meta])* $f:ident : $t:ty $(= $value:expr)?),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* pub $f: $t,)*]
+            [$($init)* $($f: $crate::block!(@value $($value)?),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        local { $($(#[$m:meta])* $f:ident : $t:ty),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* $f: Signal<Local, $t>,)*]
+            [$($init)* $($f: Signal::default(),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        reg { $($(#[$m:meta])* $f:ident : $t:ty $(= $value:expr)?),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* $f: $crate::register::Reg<$t>,)*]
+            [$($init)* $($f: $crate::block!(@new $crate::register::Reg::new, $($value)?),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        pipe { $($(#[$m:meta])* $f:ident : $t:ty $(= $value:expr)?),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* $f: $crate::register::Pipe<$t>,)*]
+            [$($init)* $($f: $crate::block!(@new $crate::register::Pipe::new, $($value)?),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        konst { $($(#[$m:meta])* $f:ident : $t:ty = $value:expr),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* $f: Constant<$t>,)*]
+            [$($init)* $($f: Constant::new($value),)*] $($rest)* }
+    };
+    (@walk $head:tt [$($field:tt)*] [$($init:tt)*]
+        sub { $($(#[$m:meta])* $f:ident : $t:ty $(= $value:expr)?),* $(,)? } $($rest:tt)*
+    ) => {
+        $crate::block! { @walk $head
+            [$($field)* $($(#[$m])* $f: $t,)*]
+            [$($init)* $($f: $crate::block!(@value $($value)?),)*] $($rest)* }
+    };
+    (@walk [$(#[$meta:meta])* $vis:vis struct $name:ident [$($generics:tt)*] [$($args:tt)*]]
+        [$($field:tt)*] [$($init:tt)*]
     ) => {
         $(#[$meta])*
         #[derive(LogicBlock)]
-        $vis struct $name $(<$($generics)*>)? {
-            $($($(#[$in_meta])* pub $in: Signal<In, $in_ty>,)*)?
-            $($($(#[$out_meta])* pub $out: Signal<Out, $out_ty>,)*)?
-            $($($(#[$port_meta])* pub $port: $port_ty,)*)?
-            $($($(#[$local_meta])* $local: Signal<Local, $local_ty>,)*)?
-            $($($(#[$reg_meta])* $reg: $crate::register::Reg<$reg_ty>,)*)?
-            $($($(#[$pipe_meta])* $pipe: $crate::register::Pipe<$pipe_ty>,)*)?
-            $($($(#[$konst_meta])* $konst: Constant<$konst_ty>,)*)?
-            $($($(#[$sub_meta])* $sub: $sub_ty,)*)?
-            block_name: $crate::register::NameOf<$name $(<$($args)*>)?>,
+        $vis struct $name<$($generics)*> {
+            $($field)*
+            block_name: $crate::register::NameOf<$name $($args)*>,
         }
 
-        impl $(<$($generics)*>)? Default for $name $(<$($args)*>)? {
+        impl<$($generics)*> Default for $name $($args)* {
             fn default() -> Self {
                 Self {
-                    $($($in: Signal::default(),)*)?
-                    $($($out: $crate::block!(@new Signal::new_with_default, $($out_init)?),)*)?
-                    $($($port: $crate::block!(@value $($port_init)?),)*)?
-                    $($($local: Signal::default(),)*)?
-                    $($($reg: $crate::block!(@new $crate::register::Reg::new, $($reg_init)?),)*)?
-                    $($($pipe: $crate::block!(@new $crate::register::Pipe::new, $($pipe_init)?),)*)?
-                    $($($konst: Constant::new($konst_init),)*)?
-                    $($($sub: $crate::block!(@value $($sub_init)?),)*)?
+                    $($init)*
                     block_name: Default::default(),
                 }
             }
         }
     };
-    (@new $constructor:expr, $init:expr) => { $constructor($init) };
+    (@walk $head:tt $fields:tt $inits:tt $section:ident $($rest:tt)*) => {
+        compile_error!(concat!(
+            "bad section `", stringify!($section),
+            "`; sections are in, out, port, local, reg, pipe, konst, sub, with `name: Type` or `name: Type = value` fields"
+        ));
+    };
+    (@new $constructor:expr, $value:expr) => { $constructor($value) };
     (@new $constructor:expr,) => { Default::default() };
-    (@value $init:expr) => { $init };
+    (@value $value:expr) => { $value };
     (@value) => { Default::default() };
 }
 

@@ -22,7 +22,7 @@ pub const SIM: Config = Config {
     name: "sim",
     qp_log2: 8,
     cq_log2: 6,
-    eq_log2: 2,
+    eq_log2: 0,
     mr_log2: 8,
     bitmap_slots: 128,
 };

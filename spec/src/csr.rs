@@ -40,7 +40,7 @@ macro_rules! registers {
 registers! {
     MAGIC @ 0x000 ReadOnly = "Identification, always 0x4d505244 (\"MPRD\").",
     VERSION @ 0x004 ReadOnly = "Interface version: major in bits 31..16, minor in bits 15..0. The driver refuses another major version.",
-    BUILD_ID_LO @ 0x008 ReadOnly = "Build id, low half: a hash of the image's configuration and Verilog.",
+    BUILD_ID_LO @ 0x008 ReadOnly = "Build id, low half: a hash of the configuration and the generator version.",
     BUILD_ID_HI @ 0x00c ReadOnly = "Build id, high half.",
     CONFIG0 @ 0x010 ReadOnly = "log2 of QPs in bits 7..0, of CQs in 15..8, of EQs in 23..16, of MRs in 31..24.",
     CONFIG1 @ 0x014 ReadOnly = "Reorder bitmap slots in bits 15..0, clock in MHz in bits 31..16.",

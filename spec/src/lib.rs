@@ -15,3 +15,4 @@ pub mod descriptor;
 pub mod layout;
 pub mod params;
 pub mod status;
+pub mod wire;

@@ -1,1 +1,5 @@
-//! placeholder
+//! Whole-system tests, benchmarks and generated documentation.
+
+pub mod measure;
+pub mod registers;
+pub mod rig;

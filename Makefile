@@ -1,0 +1,43 @@
+# mprdma: `make demo` and `make test` do everything, set-up included.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+CARGO ?= cargo
+FILE ?=
+
+.PHONY: setup demo test test-long bench lockstep lint rtl docs clean
+
+setup:
+	@scripts/setup.sh
+
+# The main job: a file crosses four paths through real RTL. `make demo FILE=path` sends your own file.
+demo: setup
+	@scripts/demo.sh $(FILE)
+
+test: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	scripts/run_tests.py
+
+# What takes minutes: longer seeds of the same tests.
+test-long: setup
+	MPRDMA_LONG=1 scripts/run_tests.py --include-ignored
+
+bench: setup
+	$(CARGO) run -p mprdma-tests --bin bench
+
+lockstep: setup
+	$(CARGO) run -p mprdma-tests --bin lockstep
+
+lint: setup
+	$(CARGO) run -p mprdma-hw --bin mprdma-lint
+
+# Verilog and manifest of the core into rtl/.
+rtl: setup
+	$(CARGO) run -p mprdma-hw --bin mprdma-gen -- --out rtl
+
+# Regenerates docs/registers.md from `spec`.
+docs:
+	$(CARGO) run -q -p mprdma-tests --bin registers > docs/registers.md
+
+clean:
+	$(CARGO) clean

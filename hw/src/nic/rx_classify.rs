@@ -1,0 +1,250 @@
+//! Sorts arriving packets: ACKs to the sender engine, requests past the memory region table to the receiver engine.
+
+use super::types::{AckEvent, Doorbell, MrAnswer, MrQuery, QpError, RxEvent, RxMeta};
+use crate::leaf::sync_fifo::SyncFifo;
+use crate::prelude::*;
+use mprdma_spec::wire::bth;
+
+/// `RxEvent::kind` of a data packet.
+pub const KIND_DATA: u64 = 0;
+/// `RxEvent::kind` of a frame that is only to be thrown away.
+pub const KIND_DISCARD: u64 = 1;
+/// `RxEvent::kind` of a receive queue doorbell.
+pub const KIND_DOORBELL: u64 = 2;
+/// `RxEvent::kind` of a QP that must go to ERROR.
+pub const KIND_ERROR: u64 = 3;
+
+block! {
+    /// - In: `meta` (parsed frames), `rq_db`, `error` (QPs that went to ERROR on the send side), `answer` (of the memory
+    ///   region table, in the order of the questions), `enable`.
+    /// - Out: `ack` for the sender engine, `query` for the memory region table, `rx` for the receiver engine in the
+    ///   order of arrival; pulses `cnt_ack`, `cnt_data`, `cnt_no_qp`.
+    /// - Latency: 4 cycles to `ack`, 6 and the table's to `rx`. Initiation interval: 1.
+    ///
+    /// Requests wait for their answer in a FIFO beside the table, so a doorbell or an error never passes a packet.
+    pub struct RxClassify[const QPW: usize][QPW] {
+        in {
+            clock: Clock,
+            reset: Bit,
+            enable: Bit,
+            meta: RxMeta,
+            meta_valid: Bit,
+            rq_db: Doorbell,
+            rq_db_valid: Bit,
+            error: QpError,
+            error_valid: Bit,
+            answer: MrAnswer,
+            answer_valid: Bit,
+            ack_ready: Bit,
+            query_ready: Bit,
+            rx_ready: Bit,
+        }
+        out {
+            meta_ready: Bit,
+            rq_db_ready: Bit,
+            error_ready: Bit,
+            answer_ready: Bit,
+            ack: AckEvent,
+            ack_valid: Bit,
+            query: MrQuery,
+            query_valid: Bit,
+            rx: RxEvent,
+            rx_valid: Bit,
+            cnt_ack: Bit,
+            cnt_data: Bit,
+            cnt_no_qp: Bit,
+            busy: Bit,
+        }
+        local {
+            head: RxMeta,
+            incoming: RxEvent,
+            query_next: MrQuery,
+            ack_next: AckEvent,
+            known: Bit,
+            is_ack: Bit,
+            is_data: Bit,
+            room: Bit,
+            take_meta: Bit,
+            take_error: Bit,
+            take_db: Bit,
+            front: RxEvent,
+            asks: Bit,
+            deliver: Bit,
+        }
+        reg {
+            pulse_ack: Bit,
+            pulse_data: Bit,
+            pulse_no_qp: Bit,
+        }
+        konst {
+            qps: Bits<24> = bits(1 << QPW),
+            op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
+            op_first: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_FIRST)),
+            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
+            kind_data: Bits<2> = bits(KIND_DATA),
+            kind_discard: Bits<2> = bits(KIND_DISCARD),
+            kind_doorbell: Bits<2> = bits(KIND_DOORBELL),
+            kind_error: Bits<2> = bits(KIND_ERROR),
+            most_pending: Bits<5> = bits(12),
+            blank: RxEvent = RxEvent::default(),
+        }
+        sub {
+            metas: SyncFifo<RxMeta, 4> = SyncFifo::shallow(),
+            doorbells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
+            errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
+            queries: SyncFifo<MrQuery, 5> = SyncFifo::shallow(),
+            answers: SyncFifo<MrAnswer, 5> = SyncFifo::shallow(),
+            pending: SyncFifo<RxEvent, 5> = SyncFifo::shallow(),
+            acks: SyncFifo<AckEvent, 4> = SyncFifo::shallow(),
+            out: SyncFifo<RxEvent, 4> = SyncFifo::shallow(),
+        }
+    }
+}
+
+impl<const QPW: usize> Logic for RxClassify<QPW> {
+    #[hdl_gen]
+    fn update(&mut self) {
+        dff_setup!(self, clock, pulse_ack, pulse_data, pulse_no_qp);
+        clock!(self, clock, metas, doorbells, errors, queries, answers, pending, acks, out);
+        self.metas.reset.next = self.reset.val();
+        self.doorbells.reset.next = self.reset.val();
+        self.errors.reset.next = self.reset.val();
+        self.queries.reset.next = self.reset.val();
+        self.answers.reset.next = self.reset.val();
+        self.pending.reset.next = self.reset.val();
+        self.acks.reset.next = self.reset.val();
+        self.out.reset.next = self.reset.val();
+        // Inputs and outputs are FIFOs.
+        self.metas.in_data.next = self.meta.val();
+        self.metas.in_valid.next = self.meta_valid.val();
+        self.meta_ready.next = self.metas.in_ready.val();
+        self.doorbells.in_data.next = self.rq_db.val();
+        self.doorbells.in_valid.next = self.rq_db_valid.val();
+        self.rq_db_ready.next = self.doorbells.in_ready.val();
+        self.errors.in_data.next = self.error.val();
+        self.errors.in_valid.next = self.error_valid.val();
+        self.error_ready.next = self.errors.in_ready.val();
+        self.answers.in_data.next = self.answer.val();
+        self.answers.in_valid.next = self.answer_valid.val();
+        self.answer_ready.next = self.answers.in_ready.val();
+        self.ack.next = self.acks.out_data.val();
+        self.ack_valid.next = self.acks.out_valid.val();
+        self.acks.out_ready.next = self.ack_ready.val();
+        self.query.next = self.queries.out_data.val();
+        self.query_valid.next = self.queries.out_valid.val();
+        self.queries.out_ready.next = self.query_ready.val();
+        self.rx.next = self.out.out_data.val();
+        self.rx_valid.next = self.out.out_valid.val();
+        self.out.out_ready.next = self.rx_ready.val();
+
+        comment!("sort one packet, error or doorbell a cycle; a packet goes first");
+        self.head.next = self.metas.out_data.val();
+        self.known.next = (self.head.val().qpn < self.qps.val()) & self.enable.val();
+        self.is_ack.next = self.head.val().opcode == self.op_ack.val();
+        self.is_data.next = (self.head.val().opcode >= self.op_first.val())
+            & (self.head.val().opcode <= self.op_last.val());
+        self.room.next = (self.pending.count.val() < self.most_pending.val())
+            & self.acks.in_ready.val()
+            & self.queries.in_ready.val();
+        self.take_meta.next = self.metas.out_valid.val() & self.room.val();
+        self.take_error.next =
+            self.errors.out_valid.val() & self.room.val() & !self.metas.out_valid.val();
+        self.take_db.next = self.doorbells.out_valid.val()
+            & self.room.val()
+            & !self.metas.out_valid.val()
+            & !self.errors.out_valid.val();
+        self.metas.out_ready.next = self.take_meta.val();
+        self.errors.out_ready.next = self.take_error.val();
+        self.doorbells.out_ready.next = self.take_db.val();
+
+        self.ack_next.next.qpn = self.head.val().qpn.get_bits::<16>(0);
+        self.ack_next.next.sack = self.head.val().psn;
+        self.ack_next.next.aack = self.head.val().aack;
+        self.ack_next.next.flags = self.head.val().flags;
+        self.ack_next.next.syndrome = self.head.val().syndrome;
+        self.ack_next.next.vp = self.head.val().vp_echo;
+        self.ack_next.next.stamp = self.head.val().stamp;
+        self.ack_next.next.map = self.head.val().map;
+        self.acks.in_data.next = self.ack_next.val();
+        self.acks.in_valid.next = false;
+
+        self.query_next.next.key = self.head.val().rkey;
+        self.query_next.next.va = self.head.val().raddr;
+        self.query_next.next.length = self.head.val().dma_length;
+        self.queries.in_data.next = self.query_next.val();
+        self.queries.in_valid.next = false;
+
+        self.incoming.next = self.blank.val();
+        self.incoming.next.kind = self.kind_data.val();
+        self.incoming.next.qpn = self.head.val().qpn.get_bits::<16>(0);
+        self.incoming.next.psn = self.head.val().psn;
+        self.incoming.next.opcode = self.head.val().opcode;
+        self.incoming.next.pkey = self.head.val().pkey;
+        self.incoming.next.ce = self.head.val().ce;
+        self.incoming.next.vp = self.head.val().vp;
+        self.incoming.next.flags = self.head.val().flags;
+        self.incoming.next.wsn = self.head.val().wsn;
+        self.incoming.next.offset = self.head.val().offset;
+        self.incoming.next.stamp = self.head.val().stamp;
+        self.incoming.next.imm = self.head.val().imm;
+        self.incoming.next.dma_length = self.head.val().dma_length;
+        self.incoming.next.length = self.head.val().length;
+        self.incoming.next.header = self.head.val().header;
+        self.incoming.next.stored = self.head.val().stored;
+        self.pending.in_valid.next = false;
+        self.pulse_ack.d.next = false;
+        self.pulse_data.d.next = false;
+        self.pulse_no_qp.d.next = false;
+        if self.take_meta.val() {
+            if self.known.val() & self.is_ack.val() {
+                self.acks.in_valid.next = true;
+                self.pulse_ack.d.next = true;
+            } else if self.known.val() & self.is_data.val() {
+                self.queries.in_valid.next = true;
+                self.pending.in_valid.next = true;
+                self.pulse_data.d.next = true;
+            } else {
+                self.incoming.next.kind = self.kind_discard.val();
+                self.pending.in_valid.next = self.head.val().stored;
+                self.pulse_no_qp.d.next = true;
+            }
+        }
+        if self.take_error.val() {
+            self.incoming.next.kind = self.kind_error.val();
+            self.incoming.next.qpn = self.errors.out_data.val().qpn;
+            self.incoming.next.stored = false;
+            self.pending.in_valid.next = true;
+        }
+        if self.take_db.val() {
+            self.incoming.next.kind = self.kind_doorbell.val();
+            self.incoming.next.qpn = self.doorbells.out_data.val().number;
+            self.incoming.next.wsn = bit_cast::<24, 16>(self.doorbells.out_data.val().index);
+            self.incoming.next.stored = false;
+            self.pending.in_valid.next = true;
+        }
+        self.pending.in_data.next = self.incoming.val();
+
+        comment!("a data packet waits for its answer; the others pass in order");
+        self.asks.next = self.pending.out_data.val().kind == self.kind_data.val();
+        self.deliver.next = self.pending.out_valid.val()
+            & self.out.in_ready.val()
+            & (!self.asks.val() | self.answers.out_valid.val());
+        self.pending.out_ready.next = self.deliver.val();
+        self.answers.out_ready.next = self.deliver.val() & self.asks.val();
+        self.front.next = self.pending.out_data.val();
+        self.front.next.mr = self.answers.out_data.val();
+        self.out.in_data.next = self.front.val();
+        self.out.in_valid.next = self.deliver.val();
+
+        self.cnt_ack.next = self.pulse_ack.q.val();
+        self.cnt_data.next = self.pulse_data.q.val();
+        self.cnt_no_qp.next = self.pulse_no_qp.q.val();
+        self.busy.next = self.metas.out_valid.val()
+            | self.doorbells.out_valid.val()
+            | self.errors.out_valid.val()
+            | self.pending.out_valid.val()
+            | self.acks.out_valid.val()
+            | self.queries.out_valid.val()
+            | self.out.out_valid.val();
+    }
+}

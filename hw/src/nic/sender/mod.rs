@@ -1,0 +1,6 @@
+//! The sender engine: protocol sections 4 and 5 in RTL, equal to `model::sender` bit for bit.
+
+pub mod pipeline;
+pub mod records;
+
+pub use pipeline::SenderPipeline;

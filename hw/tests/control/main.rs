@@ -1,0 +1,8 @@
+//! Tests of the blocks that software talks to: registers, commands, memory regions, completion and event queues.
+
+mod cq_writer;
+mod eq_writer;
+mod lint;
+mod mr_table;
+mod registers;
+mod support;

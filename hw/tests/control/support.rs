@@ -1,0 +1,113 @@
+//! Records as bytes, and the bus functional model of AXI4-Lite.
+
+use mprdma_hw::cosim::VerilatedBlock;
+use mprdma_hw::prelude::*;
+use mprdma_hw::with_big_stack;
+
+/// Builds, prints, compiles and starts a block.
+pub fn verilated<B: Block>(name: &str, make: impl FnOnce() -> B + Send) -> VerilatedBlock {
+    with_big_stack(|| {
+        let mut block = make();
+        block.connect_all();
+        VerilatedBlock::new(&block, name).unwrap_or_else(|e| panic!("{name}: {e}"))
+    })
+}
+
+/// Holds reset for a few cycles.
+pub fn reset(block: &mut VerilatedBlock) {
+    block.inputs().set("reset", 1);
+    run(block, 4);
+    block.inputs().set("reset", 0);
+}
+
+/// Runs `cycles` clock cycles with the present inputs.
+pub fn run(block: &mut VerilatedBlock, cycles: usize) {
+    for _ in 0..cycles {
+        block.cycle().expect("a cycle");
+    }
+}
+
+/// Runs until `done`, at most `limit` cycles.
+pub fn run_until(
+    block: &mut VerilatedBlock,
+    limit: usize,
+    mut done: impl FnMut(&VerilatedBlock) -> bool,
+) {
+    for _ in 0..limit {
+        block.cycle().expect("a cycle");
+        if done(block) {
+            return;
+        }
+    }
+    panic!("nothing happened in {limit} cycles");
+}
+
+/// The bits of a record, least significant first.
+pub fn bytes_of<T: Synth>(record: T) -> Vec<u8> {
+    let mut bits = Vec::new();
+    flatten(record.vcd(), &mut bits);
+    let mut bytes = vec![0; bits.len().div_ceil(8)];
+    for (i, bit) in bits.into_iter().enumerate() {
+        bytes[i / 8] |= u8::from(bit) << (i % 8);
+    }
+    bytes
+}
+
+fn flatten(value: VCDValue, bits: &mut Vec<bool>) {
+    match value {
+        VCDValue::Single(bit) => bits.push(bit.to_string() == "1"),
+        VCDValue::Vector(vector) => {
+            bits.extend(vector.iter().rev().map(|bit| bit.to_string() == "1"))
+        }
+        VCDValue::Composite(fields) => fields.into_iter().for_each(|field| flatten(*field, bits)),
+        VCDValue::String(text) => panic!("an enum has no bits here: {text}"),
+    }
+}
+
+/// Field `lsb`..`lsb + bits` of a record's bytes.
+pub fn field(bytes: &[u8], lsb: usize, bits: usize) -> u64 {
+    (0..bits).fold(0, |value, i| {
+        let bit = lsb + i;
+        value | u64::from(bytes[bit / 8] >> (bit % 8) & 1) << i
+    })
+}
+
+/// Writes one register.
+pub fn axil_write(block: &mut VerilatedBlock, addr: u32, data: u32) {
+    block.inputs().set("s_axil_awaddr", addr.into());
+    block.inputs().set("s_axil_wdata", data.into());
+    block.inputs().set("s_axil_awvalid", 1);
+    block.inputs().set("s_axil_wvalid", 1);
+    block.inputs().set("s_axil_bready", 1);
+    let (mut address_taken, mut data_taken) = (false, false);
+    for _ in 0..1000 {
+        block.cycle().expect("a cycle");
+        address_taken |= block.outputs().bit("s_axil_awready");
+        data_taken |= block.outputs().bit("s_axil_wready");
+        block
+            .inputs()
+            .set("s_axil_awvalid", u64::from(!address_taken));
+        block.inputs().set("s_axil_wvalid", u64::from(!data_taken));
+        if block.outputs().bit("s_axil_bvalid") {
+            return;
+        }
+    }
+    panic!("no write response for {addr:#x}");
+}
+
+/// Reads one register.
+pub fn axil_read(block: &mut VerilatedBlock, addr: u32) -> u32 {
+    block.inputs().set("s_axil_araddr", addr.into());
+    block.inputs().set("s_axil_arvalid", 1);
+    block.inputs().set("s_axil_rready", 1);
+    for _ in 0..1000 {
+        block.cycle().expect("a cycle");
+        if block.outputs().bit("s_axil_arready") {
+            block.inputs().set("s_axil_arvalid", 0);
+        }
+        if block.outputs().bit("s_axil_rvalid") {
+            return block.outputs().get("s_axil_rdata") as u32;
+        }
+    }
+    panic!("no read response for {addr:#x}");
+}

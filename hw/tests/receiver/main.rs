@@ -1,0 +1,8 @@
+//! The receive side behind the parser: classification, receiver engine, placement.
+
+#[allow(dead_code)]
+#[path = "../leaf/support.rs"]
+mod support;
+
+mod lint;
+mod place;

@@ -1,0 +1,68 @@
+//! Compiles the core: Verilog from the hardware crate, C++ by Verilator, a static library by clang.
+//!
+//! Finished libraries are kept in `target/verilated`, by hash of everything that goes in, so that a change elsewhere
+//! costs nothing. `MPRDMA_CORE_VERILOG=FILE` takes the core from a file instead.
+
+#[path = "build/model.rs"]
+mod model;
+#[allow(dead_code)]
+#[path = "src/ports.rs"]
+mod ports;
+#[path = "build/shim.rs"]
+mod shim;
+
+use anyhow::{Context, Result};
+use model::Model;
+use std::path::PathBuf;
+
+/// Name of the core's top module.
+const TOP: &str = "mprdma_core";
+
+fn main() -> Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
+    println!("cargo::rerun-if-changed=src/ports.rs");
+    println!("cargo::rerun-if-env-changed=MPRDMA_CORE_VERILOG");
+    println!("cargo::rustc-check-cfg=cfg(no_core)");
+    let Some(verilog) = core()? else {
+        println!("cargo::rustc-cfg=no_core");
+        return Ok(());
+    };
+    let wave = std::env::var_os("CARGO_FEATURE_WAVE").is_some();
+    let model = Model {
+        top: TOP,
+        verilog,
+        shim: shim::text(TOP, ports::INPUTS, ports::OUTPUTS, wave),
+        wave,
+    };
+    let dir = model.build(&cache()?)?;
+    println!("cargo::rustc-link-search=native={}", dir.display());
+    println!("cargo::rustc-link-lib=static={TOP}");
+    println!("cargo::rustc-link-lib=stdc++");
+    println!("cargo::rustc-link-lib=atomic");
+    if wave {
+        println!("cargo::rustc-link-lib=z");
+    }
+    Ok(())
+}
+
+/// The core's Verilog.
+fn core() -> Result<Option<String>> {
+    let Some(file) = std::env::var_os("MPRDMA_CORE_VERILOG").map(PathBuf::from) else {
+        return Ok(None);
+    };
+    println!("cargo::rerun-if-changed={}", file.display());
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("MPRDMA_CORE_VERILOG={} cannot be read", file.display()))?;
+    Ok(Some(text))
+}
+
+/// `target/verilated`, found from OUT_DIR = target/PROFILE/build/PACKAGE/out.
+fn cache() -> Result<PathBuf> {
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
+    let target = out
+        .ancestors()
+        .nth(4)
+        .context("OUT_DIR lies in the target directory")?;
+    Ok(target.join("verilated"))
+}

@@ -1,0 +1,4 @@
+//! Prints `docs/registers.md`.
+fn main() {
+    print!("{}", mprdma_tests::registers::markdown());
+}
