@@ -289,7 +289,8 @@ fn a_killed_receiver_is_noticed_and_both_cards_work_again() {
         list.as_array()
             .is_some_and(|list| list.iter().any(|qp| qp["sq_outstanding"] != 0))
     };
-    while !posted(json(&run(&["qp", "list", "-d", &a, "--json"]))) {
+    let list = ["qp", "list", "-d", &a, "--json", "--device-timeout", "1"];
+    while !posted(json(&run(&list))) {
         assert!(
             start.elapsed() < Duration::from_secs(20),
             "nothing is posted"

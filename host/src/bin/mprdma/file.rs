@@ -369,7 +369,7 @@ fn receive_all(
         addr: mr.addr(),
         length: round,
     })?;
-    session.qps[0].post_recv(&[RecvWr::default()])?;
+    expect_round(session)?;
     session.ready()?;
     let bar = report.progress(offer.bytes, "receiving");
     let (mut hash, mut done, mut number) = (Sha256::new(), 0, 0);
@@ -386,7 +386,7 @@ fn receive_all(
         done += now;
         number += 1;
         if done < offer.bytes {
-            session.qps[0].post_recv(&[RecvWr::default()])?;
+            expect_round(session)?;
         }
         session.talk.say(&done)?;
         if done == offer.bytes {
@@ -421,6 +421,12 @@ fn receive_all(
         "ce_marks": counters["rx_ce_marks"],
         "counters": counters,
     }))
+}
+
+/// Makes the card ready for the end of a round, before the peer may hear of it.
+fn expect_round(session: &Session) -> Result<()> {
+    session.qps[0].post_recv(&[RecvWr::default()])?;
+    Ok(session.opened.context.control().flush()?)
 }
 
 /// Waits for the completion that ends a round; its immediate.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use mprdma_host::address::Address;
 use mprdma_host::control::Control;
+use mprdma_host::device::DeviceError;
 use mprdma_host::verbs::{Context, ContextAttr};
 use mprdma_spec::config;
 use mprdma_spec::counter::Counter;
@@ -139,9 +140,16 @@ fn ask_or<T>(
 where
     T: Serialize,
 {
-    match ask(&device.device, request)? {
-        Some(value) => Ok(value),
-        None => Ok(serde_json::to_value(look()?)?),
+    if let Some(value) = ask(&device.device, request)? {
+        return Ok(value);
+    }
+    match look() {
+        Ok(value) => Ok(serde_json::to_value(value)?),
+        // Somebody was just opening it.
+        Err(error) if matches!(error.downcast_ref(), Some(DeviceError::Busy { .. })) => {
+            ask(&device.device, request)?.ok_or(error)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -287,16 +295,13 @@ pub fn qp(args: &Qp, report: &Report) -> Result<()> {
             })
         }
         QpAction::Create { device, shape } => {
-            let (mut value, temporary) = match ask(&device.device, &Request::QpCreate(*shape))? {
-                Some(value) => (value, false),
-                None => {
-                    let context = Context::open(open::device(device)?, &ContextAttr::default())?;
-                    (
-                        serde_json::to_value(owner::make(&context, shape)?.summary())?,
-                        true,
-                    )
-                }
-            };
+            let mut value = ask_or(device, &Request::QpCreate(*shape), || {
+                let context = Context::open(open::device(device)?, &ContextAttr::default())?;
+                let mut value = serde_json::to_value(owner::make(&context, shape)?.summary())?;
+                value["temporary"] = json!(true);
+                Ok(value)
+            })?;
+            let temporary = value["temporary"] == json!(true);
             value["temporary"] = json!(temporary);
             report.result(&value, |value| {
                 println!(
