@@ -13,10 +13,10 @@ use mprdma_spec::status::WcStatus;
 block! {
     /// `model::sender::step` in eight stages, with the context memory of 2^`QPW` queue pairs.
     ///
-    /// - In: `event`, `event_valid`; with it `now`, `random`, `backlog` and `full`. No ready: the user keeps events of one
+    /// - In: `incoming`, `incoming_valid`; with it `now`, `random`, `backlog` and `full`. No ready: the user keeps events of one
     ///   QP 8 cycles apart and any two events 2 cycles apart. `cfg` must be stable two cycles before a command enters, until
     ///   it leaves.
-    /// - Out: `outcome` and `context` (as written back), valid in the cycle of `outcome_valid`, in the order of the events.
+    /// - Out: `outcome` and `written` (the context), valid in the cycle of `outcome_valid`, in the order of the events.
     ///   `seen`, `seen_env`, `seen_random`, `seen_valid`: the event as it enters, for a lockstep test.
     /// - Latency: 8 cycles. Initiation interval: 2, given by the user.
     /// - `init_done` rises when the contexts are cleared after reset, 2^`QPW` cycles; no events before.
@@ -30,8 +30,8 @@ block! {
         in {
             clock: Clock,
             reset: Bit,
-            event: SenderEvent,
-            event_valid: bool,
+            incoming: SenderEvent,
+            incoming_valid: bool,
             now: Bits<32>,
             random: Bits<64>,
             backlog: bool,
@@ -40,7 +40,7 @@ block! {
         }
         out {
             outcome: SenderOutcome,
-            context: SenderContext,
+            written: SenderContext,
             outcome_valid: bool,
             seen: SenderEvent,
             seen_env: SenderEnv,
@@ -107,7 +107,7 @@ block! {
             e6: SenderEvent,
             k6: SenderCommand,
             wants_new: bool,
-            new: bool,
+            fresh: bool,
             two_new: bool,
             more_new: bool,
             acked: bool,
@@ -222,11 +222,50 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, valid_0, valid_1, valid_2, valid_3, valid_4, valid_5, valid_6, valid_7,
-            clear_addr, cleared, event_0, event_1, event_2, event_3, event_4, event_5,
-            event_6, event_7, env_0, env_1, env_2, env_3, env_4, env_5, env_6, random_0, random_1,
-            random_2, context_2, context_3, context_4, context_5, context_6, context_7,
-            distances_2, findings_3, intent_4, room_5, verdict_6, outcome_7, args, command
+            self,
+            clock,
+            valid_0,
+            valid_1,
+            valid_2,
+            valid_3,
+            valid_4,
+            valid_5,
+            valid_6,
+            valid_7,
+            clear_addr,
+            cleared,
+            event_0,
+            event_1,
+            event_2,
+            event_3,
+            event_4,
+            event_5,
+            event_6,
+            event_7,
+            env_0,
+            env_1,
+            env_2,
+            env_3,
+            env_4,
+            env_5,
+            env_6,
+            random_0,
+            random_1,
+            random_2,
+            context_2,
+            context_3,
+            context_4,
+            context_5,
+            context_6,
+            context_7,
+            distances_2,
+            findings_3,
+            intent_4,
+            room_5,
+            verdict_6,
+            outcome_7,
+            args,
+            command
         );
         clock!(self, clock, contexts, path_0, path_1);
 
@@ -249,8 +288,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.k6.next = self.command.q.val();
 
         comment!("T0: read the context");
-        self.event_0.d.next = self.event.val();
-        self.valid_0.d.next = self.event_valid.val();
+        self.event_0.d.next = self.incoming.val();
+        self.valid_0.d.next = self.incoming_valid.val();
         self.env_0.d.next.now = self.now.val();
         self.env_0.d.next.backlog = self.backlog.val();
         self.env_0.d.next.full = self.full.val();
@@ -294,8 +333,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.slow_srtt.val() + bit_cast::<19, 18>(self.c1.val().rttvar);
         self.distances_2.d.next.earned = self.c1.val().growth + 4;
         self.triple_srtt.next = bit_cast::<21, 19>(self.c1.val().srtt);
-        self.distances_2.d.next.idle_limit =
-            self.triple_srtt.val() + (self.triple_srtt.val() << 1);
+        self.distances_2.d.next.idle_limit = self.triple_srtt.val() + (self.triple_srtt.val() << 1);
         self.distances_2.d.next.idle = self.c1.val().snd_una == self.c1.val().snd_lim;
         self.distances_2.d.next.running = self.c1.val().state == self.state_rts.val();
         self.distances_2.d.next.initial_window = self.c1.val().initial_window;
@@ -346,8 +384,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             | (!self.d2.val().sack.get_bit(23) & (self.d2.val().sack >= self.d2.val().flight))
             | (!self.d2.val().aack.get_bit(23) & (self.d2.val().aack > self.d2.val().flight));
         self.findings_3.d.next.ghost = self.d2.val().sack.get_bit(23);
-        self.findings_3.d.next.advance =
-            !self.d2.val().aack.get_bit(23) & self.d2.val().aack.any();
+        self.findings_3.d.next.advance = !self.d2.val().aack.get_bit(23) & self.d2.val().aack.any();
         // Rule 4: more than delta behind snd_ooh, and not a retransmission.
         self.findings_3.d.next.slow = !self.e2.val().flags.get_bit(0)
             & !self.d2.val().lead.get_bit(23)
@@ -391,8 +428,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             & (self.d2.val().elapsed > bit_cast::<32, 21>(self.d2.val().idle_limit >> 3));
         self.findings_3.d.next.first_sample = !self.c2.val().srtt.any();
         self.findings_3.d.next.sample = self.d2.val().sample;
-        self.findings_3.d.next.deviation = bit_cast::<17, 16>(self.d2.val().sample)
-            - bit_cast::<17, 19>(self.c2.val().srtt >> 3);
+        self.findings_3.d.next.deviation =
+            bit_cast::<17, 16>(self.d2.val().sample) - bit_cast::<17, 19>(self.c2.val().srtt >> 3);
         self.findings_3.d.next.srtt_decayed = self.d2.val().srtt_decayed;
         self.findings_3.d.next.rttvar_decayed = self.d2.val().rttvar_decayed;
         // Section 5: RTO in slow units, rounded up, not under the floor.
@@ -408,8 +445,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.rnr_mantissa.next = 3.into();
         }
         self.rnr_exponent.next = self.c2.val().rnr_timer.get_bits::<4>(1) - 1;
-        self.findings_3.d.next.rnr_steps =
-            self.rnr_mantissa.val() << self.rnr_exponent.val();
+        self.findings_3.d.next.rnr_steps = self.rnr_mantissa.val() << self.rnr_exponent.val();
         if self.c2.val().rnr_timer == 1 {
             self.findings_3.d.next.rnr_steps = 1.into();
         }
@@ -478,18 +514,14 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             & !self.c3.val().recovering;
         self.recovering.next = (self.c3.val().recovering | self.enter.val())
             & !(self.accepted.val() & self.no_flight.val());
-        self.rnr_wait.next =
-            self.c3.val().rnr_wait & !(self.accepted.val() & self.no_flight.val());
-        self.rnr_new.next = self.accepted.val()
-            & self.f3.val().rnr
-            & !self.f3.val().ghost
-            & !self.rnr_wait.val();
+        self.rnr_wait.next = self.c3.val().rnr_wait & !(self.accepted.val() & self.no_flight.val());
+        self.rnr_new.next =
+            self.accepted.val() & self.f3.val().rnr & !self.f3.val().ghost & !self.rnr_wait.val();
         self.rnr_over.next = self.f3.val().rnr_spent;
         if self.advance.val() {
             self.rnr_over.next = self.f3.val().rnr_none;
         }
-        self.rnr_over.next =
-            self.rnr_new.val() & self.rnr_over.val() & !self.f3.val().rnr_endless;
+        self.rnr_over.next = self.rnr_new.val() & self.rnr_over.val() & !self.f3.val().rnr_endless;
 
         self.rto_base.next = bit_cast::<22, 16>(self.f3.val().rto);
         // 5/2 slow units of 4.096 us for 10 us, rounded up.
@@ -542,8 +574,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.intent_4.d.next.retries_spent = self.f3.val().retries_spent;
         self.intent_4.d.next.was_recovering = self.c3.val().recovering;
         self.intent_4.d.next.rto = self.rto_base.val() << self.c3.val().backoff;
-        self.intent_4.d.next.rnr_time = (self.rnr_long.val() << 1)
-            + bit_cast::<18, 17>((self.f3.val().rnr_steps + 1) >> 1);
+        self.intent_4.d.next.rnr_time =
+            (self.rnr_long.val() << 1) + bit_cast::<18, 17>((self.f3.val().rnr_steps + 1) >> 1);
         self.intent_4.d.next.elapsed = self.f3.val().elapsed;
         self.intent_4.d.next.first_sample = self.f3.val().first_sample;
         self.intent_4.d.next.sample = self.f3.val().sample;
@@ -741,8 +773,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.room_5.d.next.flight_plus_2 = self.i4.val().flight + 2;
         self.room_5.d.next.flight_zero = self.i4.val().flight_zero;
         // Rule 5: what may be in flight.
-        self.room_5.d.next.allowed = bit_cast::<24, 13>(self.c4.val().cwnd >> 1)
-            + bit_cast::<24, 12>(self.c4.val().inflate);
+        self.room_5.d.next.allowed =
+            bit_cast::<24, 13>(self.c4.val().cwnd >> 1) + bit_cast::<24, 12>(self.c4.val().inflate);
         self.room_5.d.next.unsent_1 = self.i4.val().unsent.any();
         self.room_5.d.next.unsent_2 = self.i4.val().unsent.get_bits::<23>(1).any();
         self.room_5.d.next.unsent_3 = self.i4.val().unsent.get_bits::<22>(2).any()
@@ -764,10 +796,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.room_5.d.next.flight_2 = self.i4.val().flight_2;
         self.room_5.d.next.flight_3 = self.i4.val().flight_3;
         self.room_5.d.next.timer = self.i4.val().timer;
-        self.room_5.d.next.expired =
-            self.i4.val().elapsed >= bit_cast::<26, 22>(self.limit.val());
-        self.room_5.d.next.remaining =
-            bit_cast::<26, 22>(self.limit.val()) - self.i4.val().elapsed;
+        self.room_5.d.next.expired = self.i4.val().elapsed >= bit_cast::<26, 22>(self.limit.val());
+        self.room_5.d.next.remaining = bit_cast::<26, 22>(self.limit.val()) - self.i4.val().elapsed;
         self.room_5.d.next.limit = self.limit.val();
         self.room_5.d.next.rto = self.i4.val().rto;
         self.room_5.d.next.waited_rnr = self.i4.val().waited_rnr;
@@ -780,8 +810,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         }
         self.room_5.d.next.start_1 = self.c4.val().start.any();
         self.room_5.d.next.start_2 = self.c4.val().start.get_bits::<7>(1).any();
-        self.room_5.d.next.start_3 = self.c4.val().start.get_bits::<6>(2).any()
-            | self.c4.val().start.get_bits::<2>(0).all();
+        self.room_5.d.next.start_3 =
+            self.c4.val().start.get_bits::<6>(2).any() | self.c4.val().start.get_bits::<2>(0).all();
         self.room_5.d.next.random_0 = self.i4.val().random_0;
         self.room_5.d.next.random_1 = self.i4.val().random_1;
         self.room_5.d.next.probe_0 = self.i4.val().probe_0;
@@ -884,8 +914,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             if !self.r5.val().waited_rnr {
                 self.verdict_6.d.next.counts.timeout = true;
                 self.context_6.d.next.cwnd = self.r5.val().cwnd_half;
-                self.context_6.d.next.rto_left =
-                    bit_cast::<12, 13>(self.r5.val().cwnd_half >> 1);
+                self.context_6.d.next.rto_left = bit_cast::<12, 13>(self.r5.val().cwnd_half >> 1);
                 self.context_6.d.next.retries = self.c5.val().retries + 1;
                 if self.c5.val().backoff < self.backoff_max.val() {
                     self.context_6.d.next.backoff = self.c5.val().backoff + 1;
@@ -909,9 +938,9 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         // Rule 5: new packets.
         self.wants_new.next =
             self.v6.val().send_new & self.v6.val().room_1 & self.v6.val().unsent_1;
-        self.new.next = self.wants_new.val() & !self.full_6.val();
-        self.two_new.next = self.new.val() & self.v6.val().room_2 & self.v6.val().unsent_2;
-        self.more_new.next = self.new.val() & self.v6.val().room_3 & self.v6.val().unsent_3;
+        self.fresh.next = self.wants_new.val() & !self.full_6.val();
+        self.two_new.next = self.fresh.val() & self.v6.val().room_2 & self.v6.val().unsent_2;
+        self.more_new.next = self.fresh.val() & self.v6.val().room_3 & self.v6.val().unsent_3;
         // Section 5: one retransmission per ACK, two per firing of the burst timer after a timeout.
         self.acked.next = self.v6.val().resend_acked & !self.full_6.val();
         self.left_1.next = self.c6.val().rto_left.any();
@@ -920,20 +949,16 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             | self.c6.val().rto_left.get_bits::<2>(0).all();
         self.unclocked.next =
             self.v6.val().resend_unclocked & self.left_1.val() & !self.full_6.val();
-        self.two_unclocked.next =
-            self.unclocked.val() & self.v6.val().resend_2 & self.left_2.val();
+        self.two_unclocked.next = self.unclocked.val() & self.v6.val().resend_2 & self.left_2.val();
         self.more_unclocked.next =
             self.unclocked.val() & self.v6.val().resend_3 & self.left_3.val();
         self.resends.next = self.acked.val() | self.unclocked.val();
         self.own_random_0.next = !self.v6.val().by_ack & self.v6.val().start_1;
         self.own_random_1.next = !self.v6.val().by_ack & self.v6.val().start_2;
-        self.rts.next =
-            (self.c6.val().state == self.state_rts.val()) & !self.v6.val().fail;
+        self.rts.next = (self.c6.val().state == self.state_rts.val()) & !self.v6.val().fail;
         // Nothing in flight, but work: the last ACK was pruned, or there was no room.
-        self.stopped.next = self.rts.val()
-            & self.v6.val().flight_zero
-            & self.v6.val().unsent_1
-            & !self.new.val();
+        self.stopped.next =
+            self.rts.val() & self.v6.val().flight_zero & self.v6.val().unsent_1 & !self.fresh.val();
         // Rule 7: the rest is paced.
         self.want_burst.next = self.more_new.val()
             | self.more_unclocked.val()
@@ -943,14 +968,14 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                     | self.v6.val().resend_acked
                     | (self.v6.val().resend_unclocked & self.left_1.val())));
         self.want_rto.next =
-            self.rts.val() & (self.v6.val().timer | !self.v6.val().flight_zero | self.new.val());
+            self.rts.val() & (self.v6.val().timer | !self.v6.val().flight_zero | self.fresh.val());
 
         self.outcome_7.d.next.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.command = self.e6.val().command;
         self.outcome_7.d.next.counts = self.v6.val().counts;
         self.outcome_7.d.next.counts.probes = 0.into();
         self.outcome_7.d.next.grant_0_valid =
-            self.new.val() | self.resends.val() | self.marker.val();
+            self.fresh.val() | self.resends.val() | self.marker.val();
         self.outcome_7.d.next.grant_0.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.grant_0.psn = self.v6.val().resend_psn;
         self.outcome_7.d.next.grant_0.vp = self.v6.val().random_0;
@@ -965,7 +990,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         if self.acked.val() {
             self.outcome_7.d.next.grant_0.vp = self.e6.val().vp;
         }
-        if self.new.val() {
+        if self.fresh.val() {
             self.outcome_7.d.next.grant_0.psn = self.c6.val().snd_nxt;
             self.outcome_7.d.next.grant_1.psn = self.v6.val().nxt_1;
             // The path of the ACK, or of the last ACK (`last_vp` holds both); or a random one.
@@ -976,7 +1001,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 self.outcome_7.d.next.grant_1.vp = self.c6.val().last_vp;
             }
         }
-        if self.new.val() & self.v6.val().probe_0 & !self.own_random_0.val() {
+        if self.fresh.val() & self.v6.val().probe_0 & !self.own_random_0.val() {
             self.outcome_7.d.next.counts.probes = 1.into();
         }
         if self.two_new.val() & self.v6.val().probe_1 & !self.own_random_1.val() {
@@ -992,8 +1017,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         if self.v6.val().fail {
             self.outcome_7.d.next.progress.status = self.v6.val().status;
         }
-        self.outcome_7.d.next.arm_burst_valid =
-            self.want_burst.val() & !self.c6.val().burst_armed;
+        self.outcome_7.d.next.arm_burst_valid = self.want_burst.val() & !self.c6.val().burst_armed;
         self.outcome_7.d.next.arm_burst = self.c6.val().burst_interval;
         // The first window leaves at full speed.
         if self.more_new.val() & self.v6.val().start_3 {
@@ -1005,7 +1029,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.context_7.d.next = self.c6.val();
         self.context_7.d.next.burst_armed = self.c6.val().burst_armed | self.want_burst.val();
         self.context_7.d.next.rto_armed = self.c6.val().rto_armed | self.want_rto.val();
-        if self.new.val() {
+        if self.fresh.val() {
             self.context_7.d.next.snd_nxt = self.v6.val().nxt_1;
             self.context_7.d.next.start = self.v6.val().start_less_1;
             if self.two_new.val() {
@@ -1055,7 +1079,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.cleared.d.next = self.clear_addr.q.val().all();
         }
         self.outcome.next = self.outcome_7.q.val();
-        self.context.next = self.context_7.q.val();
+        self.written.next = self.context_7.q.val();
         self.outcome_valid.next = self.valid_7.q.val();
         self.init_done.next = self.cleared.q.val();
         self.busy.next = self.valid_0.q.val()
