@@ -184,6 +184,7 @@ impl Link {
         let answer = self
             .call(Command::Version, body)
             .map_err(|error| match error {
+                // A server that has a client lets the next wait, or hangs up on it.
                 DeviceError::Timeout { address, .. } | DeviceError::Gone { address } => {
                     DeviceError::Busy {
                         address,
