@@ -1,5 +1,6 @@
 //! Every block that is printed, checked and shipped, by name.
 
+use crate::dma;
 use crate::leaf;
 use crate::nic;
 use crate::nic::types;
@@ -37,6 +38,8 @@ pub enum RegistryError {
         value: usize,
         supported: &'static [usize],
     },
+    #[error("no core is built into this generator for the sizes of configuration `{0}`")]
+    NoCore(&'static str),
     #[error(transparent)]
     Print(#[from] PrintError),
 }
@@ -149,6 +152,15 @@ pub fn blocks() -> Vec<BlockInfo> {
         ),
         sized!("registers", "AXI4-Lite registers, doorbells, commands, counters",
             |config| qp_log2 in [8], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
+        sized!("sq_fetch", "fetches send work requests",
+            |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
+        sized!("segment", "cuts messages into packets",
+            |config| qp_log2 in [8], QPW => nic::segment::Segment::<QPW, { QPW + 6 }>::default()),
+        sized!("tx_build", "builds frames", |config| qp_log2 in [8], QPW => nic::tx_build::TxBuild::<QPW>::default()),
+        sized!("tx_complete", "completes send work requests",
+            |config| qp_log2 in [8], QPW => nic::tx_complete::TxComplete::<QPW, { QPW + 6 }>::default()),
+        sized!("receiver", "receiver engine, 64 or 128 slots",
+            |config| bitmap_slots in [64, 128], L => nic::receiver::ReceiverEngine::<8, L>::default()),
         sized!("mr_table", "memory region table", |config| mr_log2 in [8], MRW => nic::mr_table::MrTable::<MRW>::default()),
         sized!("rx_classify", "sorts received packets", |config| qp_log2 in [8], QPW => nic::rx_classify::RxClassify::<QPW>::default()),
         sized!("cq_writer", "writes completions", |config| cq_log2 in [6], CQW => nic::cq_writer::CqWriter::<CQW>::default()),
@@ -157,6 +169,26 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes asynchronous events",
             nic::eq_writer::EqWriter::default()
         ),
+        fixed!("dma_read", "reads of host memory for two clients", dma::DmaRead::default()),
+        fixed!("dma_write", "writes of host memory for three clients, and interrupts", dma::DmaWrite::default()),
+        sized!("sender", "sender engine", |config| qp_log2 in [8], QPW => nic::sender::Sender::<QPW>::default()),
+        sized!("rx_parse", "takes received frames apart",
+            |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
+        sized!("place", "received payloads, ACKs and completions, in order",
+            |config| qp_log2 in [8], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
+        BlockInfo {
+            name: TOP,
+            about: "the whole NIC",
+            make: |config| match (
+                config.qp_log2,
+                config.cq_log2,
+                config.mr_log2,
+                config.bitmap_slots,
+            ) {
+                (8, 6, 8, 128) => Ok(Box::new(nic::core::SimCore::new(config))),
+                _ => Err(RegistryError::NoCore(config.name)),
+            },
+        },
     ]
 }
 

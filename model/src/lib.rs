@@ -6,3 +6,4 @@
 
 pub mod psn;
 pub mod receiver;
+pub mod sender;

@@ -1,4 +1,5 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
+pub mod measure;
 pub mod registers;
 pub mod rig;

@@ -58,9 +58,10 @@ block! {
     ///   with tags 0 to 63.
     /// - `s_rd_cpl`: one 64-byte-aligned chunk of a tag per cycle, byte lane = address modulo 64, `chunk` = address bits
     ///   8:6, in any order; it cannot be stalled. `err` closes its tag, with whatever chunks came before.
+    /// - After a reset, completions of reads made before it must not arrive any more.
     /// - Requests are served in the order of arbitration, round robin: a client that does not take its data in the end
     ///   holds up the other one.
-    /// - Latency without the memory: 9 cycles from `req` to `m_rd_req`, 12 cycles from the last completion awaited to
+    /// - Latency without the memory: 5 cycles from `req` to `m_rd_req`, 11 cycles from the last completion awaited to
     ///   `data`. Initiation interval: one chunk per cycle; a request that does not begin at a 64-byte boundary takes at
     ///   most one cycle more than it touches chunks. A request takes at least 2 cycles.
     pub struct DmaRead {

@@ -16,7 +16,7 @@ block! {
     /// - `in_use` is the number of beats held, including those of the packet being written.
     /// - `busy`: a beat is inside.
     /// - Holds 2^`AW` - 1 beats in block RAM, and up to two more in the output stage.
-    /// - Latency: 4 cycles from the last beat in to the first beat out. Initiation interval: 1 on both sides.
+    /// - Latency: 3 cycles from the last beat in to the first beat out. Initiation interval: 1 on both sides.
     ///   `out_valid` is the AND of two registers.
     pub struct PacketFifo[const AW: usize][AW] {
         in {

@@ -5,8 +5,12 @@
 
 use crate::leaf::expr::{assign, assign_slice, binary, literal, signal, slice};
 use crate::prelude::*;
-use mprdma_spec::wire::{aeth, bth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan, Field};
-use rust_hdl_core::ast::{VerilogBlockOrConditional, VerilogConditional, VerilogExpression, VerilogOp, VerilogStatement};
+use mprdma_spec::wire::{
+    aeth, bth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan, Field,
+};
+use rust_hdl_core::ast::{
+    VerilogBlockOrConditional, VerilogConditional, VerilogExpression, VerilogOp, VerilogStatement,
+};
 
 /// Where a field lies in a part of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -280,7 +284,10 @@ pub struct Join<const F: usize, const B: usize, const O: usize> {
 impl<const F: usize, const B: usize, const O: usize> Join<F, B, O> {
     /// `near` and `far` are in bytes.
     pub fn new(near: usize, far: usize) -> Self {
-        assert!(near <= far && 8 * far <= F && 8 * far + B <= O, "parts do not fit");
+        assert!(
+            near <= far && 8 * far <= F && 8 * far + B <= O,
+            "parts do not fit"
+        );
         Self {
             front: Signal::default(),
             back: Signal::default(),
@@ -293,7 +300,10 @@ impl<const F: usize, const B: usize, const O: usize> Join<F, B, O> {
     }
 
     fn joined(at: usize) -> Vec<VerilogStatement> {
-        let mut statements = vec![assign_slice("o", 0, at, slice("front", 0, at)), assign_slice("o", at, B, signal("back"))];
+        let mut statements = vec![
+            assign_slice("o", 0, at, slice("front", 0, at)),
+            assign_slice("o", at, B, signal("back")),
+        ];
         if at + B < O {
             statements.push(assign_slice("o", at + B, O - at - B, zeros(O - at - B)));
         }
@@ -303,7 +313,11 @@ impl<const F: usize, const B: usize, const O: usize> Join<F, B, O> {
 
 impl<const F: usize, const B: usize, const O: usize> Logic for Join<F, B, O> {
     fn update(&mut self) {
-        let at = if self.far.val() { self._far_at } else { self._near_at };
+        let at = if self.far.val() {
+            self._far_at
+        } else {
+            self._near_at
+        };
         let (front, back) = (self.front.val(), self.back.val());
         self.o.next = crate::leaf::beat::from_bools(std::array::from_fn(|i| {
             if i < at {
@@ -356,7 +370,11 @@ impl<const I: usize, const O: usize> Behind<I, O> {
 
 impl<const I: usize, const O: usize> Logic for Behind<I, O> {
     fn update(&mut self) {
-        let at = if self.far.val() { self._far_at } else { self._near_at };
+        let at = if self.far.val() {
+            self._far_at
+        } else {
+            self._near_at
+        };
         let i = self.i.val();
         self.o.next = crate::leaf::beat::from_bools(std::array::from_fn(|bit| i.get_bit(at + bit)));
     }
@@ -384,7 +402,7 @@ pub struct IcrcMask {
     pub first: Signal<In, bool>,
     /// Beat 1 of the frame.
     pub second: Signal<In, bool>,
-    pub tagged: Signal<In, bool>,
+    pub vlan: Signal<In, bool>,
     pub ip6: Signal<In, bool>,
     pub o: Signal<Out, Bits<512>>,
     block_name: NameOf<IcrcMask>,
@@ -408,7 +426,8 @@ fn icrc_changes(tagged: bool, ip6: bool) -> Vec<(usize, IcrcByte)> {
         (ip + ipv4::LEN, icrc::MASK_IPV4)
     };
     let ones = |base: usize, mask: &'static [(usize, u8)]| {
-        mask.iter().map(move |&(at, bits)| (base + at, IcrcByte::Ones(bits)))
+        mask.iter()
+            .map(move |&(at, bits)| (base + at, IcrcByte::Ones(bits)))
     };
     (0..ip)
         .map(|at| (at, IcrcByte::Zero))
@@ -425,7 +444,7 @@ impl Logic for IcrcMask {
         let mut bytes = crate::leaf::beat::bytes_of_bits(&self.i.val());
         let beat = usize::from(self.second.val());
         if self.first.val() || self.second.val() {
-            for (at, change) in icrc_changes(self.tagged.val(), self.ip6.val()) {
+            for (at, change) in icrc_changes(self.vlan.val(), self.ip6.val()) {
                 if at / 64 == beat {
                     match change {
                         IcrcByte::Zero => bytes[at % 64] = 0,
@@ -442,7 +461,13 @@ impl Logic for IcrcMask {
     }
 
     fn hdl(&self) -> Verilog {
-        let is = |name: &str, value: bool| binary(signal(name), VerilogOp::Eq, literal(Bits::<1>::from(u64::from(value))));
+        let is = |name: &str, value: bool| {
+            binary(
+                signal(name),
+                VerilogOp::Eq,
+                literal(Bits::<1>::from(u64::from(value))),
+            )
+        };
         let both = |a, b| binary(a, VerilogOp::BitAnd, b);
         let mut statements = vec![assign("o", signal("i"))];
         for (beat, flag) in ["first", "second"].into_iter().enumerate() {
@@ -454,16 +479,18 @@ impl Logic for IcrcMask {
                         let lsb = 8 * (at % 64);
                         let value = match change {
                             IcrcByte::Zero => zeros(8),
-                            IcrcByte::Ones(ones) => {
-                                binary(slice("i", lsb, 8), VerilogOp::BitOr, literal(Bits::<8>::from(u64::from(ones))))
-                            }
+                            IcrcByte::Ones(ones) => binary(
+                                slice("i", lsb, 8),
+                                VerilogOp::BitOr,
+                                literal(Bits::<8>::from(u64::from(ones))),
+                            ),
                         };
                         assign_slice("o", lsb, 8, value)
                     })
                     .collect();
                 if !then.is_empty() {
                     statements.push(VerilogStatement::If(VerilogConditional {
-                        test: both(is(flag, true), both(is("tagged", tagged), is("ip6", ip6))),
+                        test: both(is(flag, true), both(is("vlan", tagged), is("ip6", ip6))),
                         then,
                         otherwise: VerilogBlockOrConditional::None,
                     }));
@@ -495,7 +522,10 @@ impl Logic for PutIcrc {
         let mut bytes = crate::leaf::beat::bytes_of_bits(&self.i.val());
         let at = self.nbytes.val().index();
         if icrc_places().any(|place| place == at) {
-            for (i, byte) in crate::leaf::beat::bytes_of_bits(&self.icrc.val()).into_iter().enumerate() {
+            for (i, byte) in crate::leaf::beat::bytes_of_bits(&self.icrc.val())
+                .into_iter()
+                .enumerate()
+            {
                 if at + i < 64 {
                     bytes[at + i] = byte;
                 }
@@ -513,7 +543,11 @@ impl Logic for PutIcrc {
         for at in icrc_places() {
             let bits = 8 * icrc::LEN.min(64 - at);
             statements.push(VerilogStatement::If(VerilogConditional {
-                test: binary(signal("nbytes"), VerilogOp::Eq, literal(Bits::<7>::from(at as u64))),
+                test: binary(
+                    signal("nbytes"),
+                    VerilogOp::Eq,
+                    literal(Bits::<7>::from(at as u64)),
+                ),
                 then: vec![assign_slice("o", 8 * at, bits, slice("icrc", 0, bits))],
                 otherwise: VerilogBlockOrConditional::None,
             }));
@@ -533,7 +567,11 @@ pub struct KeepMask {
 impl Logic for KeepMask {
     fn update(&mut self) {
         let nbytes = self.nbytes.val().index();
-        self.keep.next = bits(if nbytes >= 64 { u64::MAX } else { (1 << nbytes) - 1 });
+        self.keep.next = bits(if nbytes >= 64 {
+            u64::MAX
+        } else {
+            (1 << nbytes) - 1
+        });
     }
 
     fn connect(&mut self) {
@@ -544,7 +582,11 @@ impl Logic for KeepMask {
         Verilog::Combinatorial(
             (0..64)
                 .map(|lane| {
-                    let set = binary(signal("nbytes"), VerilogOp::Gt, literal(Bits::<7>::from(lane)));
+                    let set = binary(
+                        signal("nbytes"),
+                        VerilogOp::Gt,
+                        literal(Bits::<7>::from(lane)),
+                    );
                     assign_slice("keep", lane as usize, 1, set)
                 })
                 .collect(),

@@ -6,6 +6,7 @@ mod crc;
 mod dma_read;
 mod dma_write;
 mod fifo;
+mod latency;
 mod lints;
 mod support;
 mod timer;

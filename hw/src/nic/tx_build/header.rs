@@ -29,7 +29,7 @@ record! {
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct FrameTag {
     pub qpn: Bits<16>,
-    pub tagged: bool,
+    pub vlan: bool,
     pub ip6: bool,
     /// An ACK or NAK.
     pub ack: bool,
@@ -263,8 +263,8 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.answer.next = self.chosen_1.q.val().ack;
         self.peer.next = self.addresses.read_data.val();
         self.opcode.next = self.data.val().opcode;
-        self.with_imm.next = (self.opcode.val() == self.last_imm.val())
-            | (self.opcode.val() == self.only_imm.val());
+        self.with_imm.next =
+            (self.opcode.val() == self.last_imm.val()) | (self.opcode.val() == self.only_imm.val());
         self.pad.next = bits::<2>(0) - bit_cast::<2, 13>(self.data.val().length);
         self.padded.next =
             bit_cast::<16, 13>(self.data.val().length) + bit_cast::<16, 2>(self.pad.val());
@@ -310,8 +310,10 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         }
         if self.go.val() {
             self.valid_2.d.next = self.valid_1.q.val();
-            self.measured_2.d.next.tag.tagged = (self.peer.val().port_flags & self.flag_tag.val()).any();
-            self.measured_2.d.next.tag.ip6 = (self.peer.val().port_flags & self.flag_ip6.val()).any();
+            self.measured_2.d.next.tag.vlan =
+                (self.peer.val().port_flags & self.flag_tag.val()).any();
+            self.measured_2.d.next.tag.ip6 =
+                (self.peer.val().port_flags & self.flag_ip6.val()).any();
             self.measured_2.d.next.tag.ack = self.chosen_1.q.val().is_ack;
             self.measured_2.d.next.address = self.peer.val();
             self.measured_2.d.next.transport_len = self.transport_len.val();
@@ -326,7 +328,8 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
                     bit_cast::<16, 8>(self.transport_len.val()) + self.udp_extra.val();
             } else {
                 self.measured_2.d.next.tag.qpn = self.data.val().qpn;
-                self.measured_2.d.next.tag.retx = (self.data.val().flags & self.flag_retx.val()).any();
+                self.measured_2.d.next.tag.retx =
+                    (self.data.val().flags & self.flag_retx.val()).any();
                 self.measured_2.d.next.tag.payload = self.data.val().length.any();
                 self.measured_2.d.next.tag.marker = self.data.val().marker;
                 self.measured_2.d.next.vp = self.data.val().vp;
@@ -360,7 +363,7 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.link_header.record.next.vid = self.tci.val().get_bits::<12>(0);
         self.link_header.record.next.inner = self.ethertype.val();
         self.link_len.next = self.link_short.val();
-        if self.measured_2.q.val().tag.tagged {
+        if self.measured_2.q.val().tag.vlan {
             self.link_header.record.next.ethertype = self.ethertype_tag.val();
             self.link_len.next = self.link_tagged.val();
         }
@@ -441,7 +444,7 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.join_packet.far.next = self.parts_5.q.val().tag.ip6;
         self.join_frame.front.next = self.parts_5.q.val().link;
         self.join_frame.back.next = self.join_packet.o.val();
-        self.join_frame.far.next = self.parts_5.q.val().tag.tagged;
+        self.join_frame.far.next = self.parts_5.q.val().tag.vlan;
         if self.go.val() {
             self.valid_6.d.next = self.valid_5.q.val();
             self.tag_6.d.next = self.parts_5.q.val().tag;

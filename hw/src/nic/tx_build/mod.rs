@@ -37,8 +37,8 @@ block! {
     /// - Out: `m_axis_tx_*`, no idle cycle inside a frame. A frame whose payload could not be read leaves with a wrong
     ///   ICRC, and `error` names its QP.
     /// - Out: `tx_marker` with `tx_marker_qpn`, for one cycle: every frame commanded before this marker has left.
-    /// - Latency: 33 cycles from the command and the first payload beat to the first beat of a frame of one beat, and
-    ///   one more for each further beat. A frame takes its beats and at most two cycles more.
+    /// - Latency: 29 cycles from the command and the first payload beat to the frame's first beat, and one more for each
+    ///   of its beats. Each frame takes its beats and at most two cycles more.
     pub struct TxBuild[const QPW: usize][QPW] {
         in {
             clock: Clock,
@@ -146,7 +146,10 @@ impl<const QPW: usize> TxBuild<QPW> {
     /// # Panics
     /// When `slots` is another number.
     pub fn new(slots: usize) -> Self {
-        assert!(slots == 64 || slots == 128, "a bitmap has 64 or 128 slots, not {slots}");
+        assert!(
+            slots == 64 || slots == 128,
+            "a bitmap has 64 or 128 slots, not {slots}"
+        );
         Self {
             headers: TxHeader::new(slots),
             ..Self::default()
@@ -158,12 +161,24 @@ impl<const QPW: usize> Logic for TxBuild<QPW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, answered, done, payload_open, arrived, in_flight, frame_open, marker_out,
-            data_out, ack_out, retx_out, fault_out, marker_qpn, open_payload, open_qpn
+            self,
+            clock,
+            answered,
+            done,
+            payload_open,
+            arrived,
+            in_flight,
+            frame_open,
+            marker_out,
+            data_out,
+            ack_out,
+            retx_out,
+            fault_out,
+            marker_qpn,
+            open_payload,
+            open_qpn
         );
-        clock!(
-            self, clock, packets, acks, payloads, headers, prepend, tags, faults, seal, errors
-        );
+        clock!(self, clock, packets, acks, payloads, headers, prepend, tags, faults, seal, errors);
         self.packets.reset.next = self.reset.val();
         self.acks.reset.next = self.reset.val();
         self.payloads.reset.next = self.reset.val();
@@ -229,9 +244,7 @@ impl<const QPW: usize> Logic for TxBuild<QPW> {
             & self.prepend.header_ready.val()
             & self.tags.in_ready.val();
         self.headers.advance.next = (self.is_marker.val() & self.drained.val())
-            | (!self.is_marker.val()
-                & self.prepend.header_ready.val()
-                & self.tags.in_ready.val());
+            | (!self.is_marker.val() & self.prepend.header_ready.val() & self.tags.in_ready.val());
         self.marker_out.d.next =
             self.headers.valid.val() & self.is_marker.val() & self.drained.val();
         self.marker_qpn.d.next = self.headers.tag.val().qpn;

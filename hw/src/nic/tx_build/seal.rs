@@ -21,7 +21,7 @@ block! {
     ///   the ICRC wrong. Out: `take`, in the cycle in which a beat is taken.
     /// - Out: `tdata`, `tkeep`, `tlast`, `tvalid`; in: `tready`.
     /// - Out: `sent`, the bytes that leave in this cycle, and `sent_last`, when a frame ends.
-    /// - Latency: 16 cycles from the last beat in to the first beat out. One beat per cycle, and one cycle more for a
+    /// - Latency: 14 cycles from the last beat in to the first beat out. One beat per cycle, and one cycle more for a
     ///   frame whose ICRC does not fit into its last beat.
     pub struct Seal {
         in {
@@ -62,7 +62,7 @@ block! {
             frame_sent: bool,
         }
         pipe {
-            tagged: bool,
+            vlan: bool,
             ip6: bool,
             raw_0: Waiting,
             masked_0: Beat,
@@ -95,7 +95,7 @@ impl Logic for Seal {
     fn update(&mut self) {
         dff_setup!(
             self, clock, second, later, gap, crowded, valid_0, valids, split, valid_9, sent_bytes,
-            frame_sent, tagged, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
+            frame_sent, vlan, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
         );
         clock!(self, clock, crc, delay, buffer);
         self.crc.reset.next = self.reset.val();
@@ -107,10 +107,10 @@ impl Logic for Seal {
         self.mask.i.next = self.beat.val().data;
         self.mask.first.next = !self.second.q.val() & !self.later.q.val();
         self.mask.second.next = self.second.q.val();
-        self.mask.tagged.next = self.tagged.q.val();
+        self.mask.vlan.next = self.vlan.q.val();
         self.mask.ip6.next = self.ip6.q.val();
         if !self.second.q.val() & !self.later.q.val() {
-            self.mask.tagged.next = self.tag.val().tagged;
+            self.mask.vlan.next = self.tag.val().vlan;
             self.mask.ip6.next = self.tag.val().ip6;
         }
         self.valid_0.d.next = false;
@@ -120,18 +120,16 @@ impl Logic for Seal {
         self.masked_0.d.next = self.beat.val();
         self.masked_0.d.next.data = self.mask.o.val();
         self.seed_0.d.next = self.seed_plain.val();
-        if self.tag.val().tagged {
+        if self.tag.val().vlan {
             self.seed_0.d.next = self.seed_tagged.val();
         }
         if self.valid.val() & !self.crowded.q.val() & !self.gap.q.val() {
             self.valid_0.d.next = true;
             self.gap.d.next = self.straddles.val();
-            self.second.d.next =
-                !self.second.q.val() & !self.later.q.val() & !self.beat.val().last;
-            self.later.d.next =
-                (self.second.q.val() | self.later.q.val()) & !self.beat.val().last;
+            self.second.d.next = !self.second.q.val() & !self.later.q.val() & !self.beat.val().last;
+            self.later.d.next = (self.second.q.val() | self.later.q.val()) & !self.beat.val().last;
             if !self.second.q.val() & !self.later.q.val() {
-                self.tagged.d.next = self.tag.val().tagged;
+                self.vlan.d.next = self.tag.val().vlan;
                 self.ip6.d.next = self.tag.val().ip6;
             }
         }
@@ -140,7 +138,8 @@ impl Logic for Seal {
         self.crc.valid.next = self.valid_0.q.val();
         self.crc.seed.next = self.seed_0.q.val();
         self.delay.d.next = self.raw_0.q.val();
-        self.valids.d.next = (self.valids.q.val() << 1) | bit_cast::<8, 1>(self.valid_0.q.val().into());
+        self.valids.d.next =
+            (self.valids.q.val() << 1) | bit_cast::<8, 1>(self.valid_0.q.val().into());
         comment!("9: append");
         self.last_8.next = self.crc.crc_valid.val();
         self.straddles_8.next =
@@ -157,8 +156,7 @@ impl Logic for Seal {
         self.split.d.next = false;
         if self.last_8.val() {
             self.beat_9.d.next.data = self.put.o.val();
-            self.beat_9.d.next.nbytes =
-                self.delay.q.val().beat.nbytes + self.icrc_len.val();
+            self.beat_9.d.next.nbytes = self.delay.q.val().beat.nbytes + self.icrc_len.val();
             if self.straddles_8.val() {
                 self.beat_9.d.next.nbytes = 64.into();
                 self.beat_9.d.next.last = false;
