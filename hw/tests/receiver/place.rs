@@ -268,7 +268,12 @@ fn keeps_the_rate() {
         let (mut given, mut beat) = (0_u64, 0);
         let mut moved = vec![];
         let mut delay = VecDeque::from(vec![false; 15]);
-        for ready in ["request_ready", "data_ready", "ack_ready", "completion_ready"] {
+        for ready in [
+            "request_ready",
+            "data_ready",
+            "ack_ready",
+            "completion_ready",
+        ] {
             dut.set(ready, true);
         }
         dut.set("reset", true);
