@@ -257,6 +257,15 @@ impl Control {
         cycles as f64 / (f64::from(self.capabilities.clock_mhz) * 1e6)
     }
 
+    /// Waits until every earlier register write has reached the card: writes are posted, and a read does not overtake
+    /// them. Needed before a peer is told of what a doorbell announces.
+    ///
+    /// # Errors
+    /// A device error.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.tick().map(drop)
+    }
+
     /// The protocol clock, in 64 ns ticks; wraps.
     ///
     /// # Errors

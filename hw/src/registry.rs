@@ -38,6 +38,8 @@ pub enum RegistryError {
         value: usize,
         supported: &'static [usize],
     },
+    #[error("no core is built into this generator for the sizes of configuration `{0}`")]
+    NoCore(&'static str),
     #[error(transparent)]
     Print(#[from] PrintError),
 }
@@ -150,16 +152,6 @@ pub fn blocks() -> Vec<BlockInfo> {
         ),
         sized!("registers", "AXI4-Lite registers, doorbells, commands, counters",
             |config| qp_log2 in [8], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
-        fixed!(
-            "dma_read",
-            "reads host memory for two clients",
-            crate::dma::DmaRead::default()
-        ),
-        fixed!(
-            "dma_write",
-            "writes host memory for three clients",
-            crate::dma::DmaWrite::default()
-        ),
         sized!("sq_fetch", "fetches send work requests",
             |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
         sized!("segment", "cuts messages into packets",
@@ -187,6 +179,24 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes of host memory for three clients, and interrupts",
             dma::DmaWrite::default()
         ),
+        sized!("sender", "sender engine", |config| qp_log2 in [8], QPW => nic::sender::Sender::<QPW>::default()),
+        sized!("rx_parse", "takes received frames apart",
+            |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
+        sized!("place", "received payloads, ACKs and completions, in order",
+            |config| qp_log2 in [8], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
+        BlockInfo {
+            name: TOP,
+            about: "the whole NIC",
+            make: |config| match (
+                config.qp_log2,
+                config.cq_log2,
+                config.mr_log2,
+                config.bitmap_slots,
+            ) {
+                (8, 6, 8, 128) => Ok(Box::new(nic::core::SimCore::new(config))),
+                _ => Err(RegistryError::NoCore(config.name)),
+            },
+        },
     ]
 }
 

@@ -346,8 +346,9 @@ fn answer(id: u16, command: u16, flags: u32, errno: u32, body: &[u8]) -> Vec<u8>
 fn servers_that_misbehave_give_errors_and_never_a_hang() {
     let version = |major: u16| [&major.to_ne_bytes()[..], &1u16.to_ne_bytes(), b"{}\0"].concat();
     let good = answer(0, 1, 1, 0, &version(0));
-    let cases: [(&str, Vec<Vec<u8>>, u64); 8] = [
+    let cases: [(&str, Vec<Vec<u8>>, u64); 9] = [
         ("in use by another client", vec![], 1000),
+        ("in use by another client", vec![], 0),
         (
             "speaks vfio-user 1.1",
             vec![answer(0, 1, 1, 0, &version(1))],
@@ -379,6 +380,44 @@ fn servers_that_misbehave_give_errors_and_never_a_hang() {
             .to_string();
         assert!(error.contains(text), "case {i}: {error}");
     }
+}
+
+#[test]
+fn a_server_that_ends_is_noticed_by_whoever_polls() {
+    let body = |words: &[u32]| {
+        words
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect::<Vec<u8>>()
+    };
+    let version = [&body(&[1 << 16])[..], b"{}\0"].concat();
+    let answers = vec![
+        answer(0, 1, 1, 0, &version),
+        answer(1, 4, 1, 0, &body(&[16, 0b10, 9, 5])),
+        answer(2, 5, 1, 0, &body(&[32, 3, 0, 0, 1 << 22, 0, 0, 0])),
+        answer(3, 9, 1, 0, &body(&[0, 0, 7, 4, 0x4d52_1d1d])),
+        answer(4, 7, 1, 0, &body(&[16, 1, 2, 0])),
+        answer(5, 9, 1, 0, &body(&[0, 0, 0, 4, 0x1234])),
+    ];
+    let directory = Directory::new();
+    let path = directory.path("ends.sock");
+    scripted(&path, answers, Duration::ZERO);
+    let address = format!("vfio-user:{}", path.display()).parse().unwrap();
+    let device = backend::open(&address, LIMIT).unwrap();
+    assert_eq!(device.identity().bar0_bytes, 1 << 22);
+    assert_eq!(device.read32(0).unwrap(), 0x1234);
+    let end = (0..1000).find_map(|_| device.relax().err()).unwrap();
+    assert!(matches!(end, DeviceError::Gone { .. }), "{end}");
+    assert!(matches!(device.read32(0), Err(DeviceError::Gone { .. })));
+    assert!(matches!(
+        device.write32(0, 0),
+        Err(DeviceError::Gone { .. })
+    ));
+    let memory = Arc::new(Memory::allocate(1, PageSize::Small).unwrap());
+    assert!(matches!(
+        device.map_dma(&memory, 0),
+        Err(DeviceError::Gone { .. })
+    ));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The verbs interface as an application uses it.
 
+use std::fs::File;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mprdma_host::memory::{Memory, PageSize};
+use mprdma_host::memory::{Memory, MemoryError, PageSize};
 use mprdma_host::port::{Gid, Mac};
 use mprdma_host::verbs::{
     Access, AddressHandle, AsyncEvent, Context, ContextAttr, Cq, InitAttr, Mode, Mr, Mtu,
@@ -16,6 +17,7 @@ use mprdma_spec::descriptor::{WcOpcode, WrOpcode};
 use mprdma_spec::status::WcStatus;
 
 use crate::fake_card::{Fabric, FakeDevice, Shared, Traits};
+use crate::served::Directory;
 
 pub const LIMIT: Duration = Duration::from_secs(20);
 const REGION: usize = 3 << 20;
@@ -374,6 +376,44 @@ fn rights_and_domains_are_kept() {
     }])
     .unwrap();
     assert_eq!(a.completions(1)[0].status, WcStatus::LocalProtectionError);
+}
+
+#[test]
+fn what_a_peer_writes_to_a_registered_file_is_in_the_file() {
+    let (a, b, _) = End::pair(4, 16);
+    let directory = Directory::new();
+    let path = directory.path("file");
+    std::fs::write(&path, vec![0x55; 10_001]).unwrap();
+    let file = File::options().read(true).write(true).open(&path).unwrap();
+    let memory = Arc::new(Memory::from_file(file).unwrap());
+    let region =
+        b.pd.register(
+            &memory,
+            4999,
+            5002,
+            Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+        )
+        .unwrap();
+    let data = pattern(5002, 3);
+    a.mr.write(0, &data).unwrap();
+    let request = SendWr {
+        rkey: region.rkey(),
+        remote_addr: region.addr(),
+        ..a.write_wr(1, 0, &b, 0, 5002)
+    };
+    a.qp.post_send(&[request]).unwrap();
+    assert_eq!(a.completions(1)[0].status, WcStatus::Success);
+    let content = std::fs::read(&path).unwrap();
+    assert!(
+        content.len() == 10_001
+            && content[4999..] == data
+            && content[..4999].iter().all(|byte| *byte == 0x55)
+    );
+    let read_only = File::open(&path).unwrap();
+    assert!(matches!(
+        Memory::from_file(read_only),
+        Err(MemoryError::MapFile { .. })
+    ));
 }
 
 #[test]

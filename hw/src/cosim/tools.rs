@@ -65,6 +65,10 @@ pub(crate) const IVERILOG: Tool = Tool {
     name: "iverilog",
     package: "iverilog",
 };
+pub(crate) const TIMEOUT: Tool = Tool {
+    name: "timeout",
+    package: "coreutils",
+};
 pub(crate) const VVP: Tool = Tool {
     name: "vvp",
     package: "iverilog",

@@ -124,6 +124,7 @@ block! {
     ///   `sop` to `eop` is one write, which does not cross a 256-byte boundary (the smallest maximum payload in use).
     /// - `irq1`, `irq2`: interrupt vectors of clients 1 and 2; one leaves on `m_irq` after the client's messages accepted
     ///   before it (or in the same cycle) have left on `m_wr`.
+    /// - `written0`: a message of client 0 has left.
     /// - Messages leave in the order of arbitration (round robin), so a client's messages stay in order.
     /// - Latency: 10 cycles from `req` and `data` to `m_wr`. Initiation interval: one input beat per cycle; a message takes
     ///   at most one cycle more than its packet has beats.
@@ -167,6 +168,7 @@ block! {
             m_wr_valid: bool,
             m_irq_vector: Bits<8>,
             m_irq_valid: bool,
+            written0: bool,
             busy: bool,
         }
         local {
@@ -383,6 +385,7 @@ impl Logic for DmaWrite {
         self.written.next =
             self.chunks.out_valid.val() & self.m_wr_ready.val() & self.chunks.out_data.val().last;
         self.gate1.message.next = self.req1_valid.val() & self.messages1.in_ready.val();
+        self.written0.next = self.written.val() & !self.from.val().any();
         self.gate1.written.next = self.written.val() & self.from.val().get_bit(0);
         self.gate1.irq.next = self.irq1.val();
         self.gate1.irq_valid.next = self.irq1_valid.val();

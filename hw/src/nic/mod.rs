@@ -1,5 +1,6 @@
 //! The blocks of the NIC core, one file or folder each.
 pub mod control;
+pub mod core;
 pub mod cq_writer;
 pub mod eq_writer;
 pub mod headers;

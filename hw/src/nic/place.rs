@@ -15,7 +15,7 @@ struct Rest {
     wsn: Bits<24>,
     imm: Bits<32>,
     byte_len: Bits<32>,
-    due: Bits<6>,
+    due: Bits<8>,
     due_wsn: Bits<24>,
     cqn: Bits<16>,
     marker: bool,
@@ -100,7 +100,7 @@ block! {
             marker: Bit,
         }
         pipe {
-            left: Bits<6>,
+            left: Bits<8>,
             at: Bits<24>,
             index_1: Bits<16>,
             qpn_1: Bits<16>,
@@ -110,7 +110,7 @@ block! {
             success: Bits<8> = bits(WcStatus::Success as u64),
             recv_with_imm: Bits<8> = bits(WcOpcode::RecvRdmaWithImm as u64),
             slot_bits: Bits<3> = bits(RECEIVE_WINDOW_LOG2 as u64),
-            last_one: Bits<6> = bits(1),
+            last_one: Bits<8> = bits(1),
             most_completions: Bits<4> = bits(12),
         }
         sub {

@@ -68,7 +68,7 @@ impl Peer {
         image
     }
 
-    fn frame<'a>(
+    pub fn frame<'a>(
         &self,
         ecn: u8,
         src_port: u16,

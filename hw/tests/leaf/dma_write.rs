@@ -227,11 +227,7 @@ fn random(dut: &mut impl Dut, steps: usize) {
                 } else {
                     0
                 };
-                let tail = if client == 0 {
-                    bench.rng.random_range(0..80)
-                } else {
-                    0
-                };
+                let tail = bench.rng.random_range(0..if client == 2 { 1 } else { 200 });
                 bench.send(
                     client,
                     (client as u64) << 60 | aligned | lane,

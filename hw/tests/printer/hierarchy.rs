@@ -23,7 +23,7 @@ pub struct Source {
 
 block! {
     /// Combinational: adds.
-    struct Adder[const N: usize][N] {
+    pub struct Adder[const N: usize][N] {
         in { a: Bits<N>, b: Bits<N> }
         out { sum: Bits<N> }
     }

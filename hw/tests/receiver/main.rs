@@ -5,4 +5,6 @@
 mod support;
 
 mod lint;
+mod lockstep;
 mod place;
+mod rx_classify;

@@ -1,7 +1,7 @@
 //! The blocks pass every check.
 
 use mprdma_hw::lint::lint;
-use mprdma_hw::nic::sender::{SenderEngine, SenderPipeline};
+use mprdma_hw::nic::sender::{Sender, SenderPipeline};
 use mprdma_hw::with_big_stack;
 use rust_hdl_core::prelude::*;
 
@@ -20,6 +20,6 @@ fn sender_pipeline() {
 }
 
 #[test]
-fn sender_engine() {
-    clean(SenderEngine::<8>::default, "sender_engine");
+fn sender() {
+    clean(Sender::<8>::default, "sender");
 }

@@ -184,10 +184,13 @@ impl Link {
         let answer = self
             .call(Command::Version, body)
             .map_err(|error| match error {
-                DeviceError::Timeout { address, .. } => DeviceError::Busy {
-                    address,
-                    holder: "another client (a server serves one at a time)".to_owned(),
-                },
+                // A server that has a client lets the next wait, or hangs up on it.
+                DeviceError::Timeout { address, .. } | DeviceError::Gone { address } => {
+                    DeviceError::Busy {
+                        address,
+                        holder: "another client (a server serves one at a time)".to_owned(),
+                    }
+                }
                 other => other,
             })?;
         let (major, minor) = (answer.u16(0)?, answer.u16(2)?);

@@ -63,12 +63,13 @@ block! {
         local {
             head: RxEvent,
             number: Bits<16>,
+            entry: Bits<QPW>,
             in_pipe: Bit,
             room: Bit,
             take_cfg: Bit,
             take_rx: Bit,
-            context: ReceiverState,
-            dist: Distances,
+            loaded: ReceiverState,
+            found: Distances,
             operation: Bits<5>,
             first: Bits<24>,
             offset_wide: Bits<24>,
@@ -283,14 +284,22 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         if self.take_cfg.val() {
             self.number.next = self.cfg.val().index.get_bits::<16>(0);
         }
+        // The entry, not the QPN: a frame to throw away may carry a QPN beyond the table.
+        self.entry.next = self.number.val().get_bits::<QPW>(0);
         self.in_pipe.next = (self.valid_1.q.val()
-            & (self.event_1.q.val().qpn == self.number.val()))
-            | (self.valid_2.q.val() & (self.event_2.q.val().qpn == self.number.val()))
-            | (self.valid_3.q.val() & (self.event_3.q.val().qpn == self.number.val()))
-            | (self.valid_4.q.val() & (self.event_4.q.val().qpn == self.number.val()))
-            | (self.valid_5.q.val() & (self.event_5.q.val().qpn == self.number.val()))
-            | (self.valid_6.q.val() & (self.event_6.q.val().qpn == self.number.val()))
-            | (self.valid_7.q.val() & (self.event_7.q.val().qpn == self.number.val()));
+            & (self.event_1.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_2.q.val()
+                & (self.event_2.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_3.q.val()
+                & (self.event_3.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_4.q.val()
+                & (self.event_4.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_5.q.val()
+                & (self.event_5.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_6.q.val()
+                & (self.event_6.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()))
+            | (self.valid_7.q.val()
+                & (self.event_7.q.val().qpn.get_bits::<QPW>(0) == self.entry.val()));
         self.room.next = (self.actions.count.val() < self.most_actions.val())
             & (self.errors.count.val() < self.most_errors.val())
             & (self.accesses.count.val() < self.most_errors.val())
@@ -313,35 +322,35 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.cfg_1.d.next = self.take_cfg.val();
         self.valid_1.d.next = self.take_rx.val() | (self.take_cfg.val() & self.room.val());
         self.states.read.next = true;
-        self.states.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.states.read_addr.next = self.entry.val();
         self.plane_hi.read.next = true;
-        self.plane_hi.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.plane_hi.read_addr.next = self.entry.val();
         self.plane_lo.read.next = true;
-        self.plane_lo.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.plane_lo.read_addr.next = self.entry.val();
 
         comment!("S1: distances");
-        self.context.next = self.states.read_data.val();
+        self.loaded.next = self.states.read_data.val();
         self.offset_wide.next = bit_cast::<24, 16>(self.event_1.q.val().offset);
         self.first.next = self.event_1.q.val().psn - self.offset_wide.val();
         self.operation.next = self.event_1.q.val().opcode.get_bits::<5>(0);
-        self.dist.next.receives = ((self.context.val().state == self.rtr.val())
-            | (self.context.val().state == self.rts.val()))
-            & (self.event_1.q.val().pkey == self.context.val().pkey);
-        self.dist.next.ahead = self.event_1.q.val().psn - self.context.val().rcv_nxt;
-        self.dist.next.first_ahead = self.first.val() - self.context.val().rcv_nxt;
-        self.dist.next.posted =
-            self.context.val().rq_producer - self.event_1.q.val().wsn.get_bits::<16>(0);
-        self.dist.next.wsn_ahead = self.event_1.q.val().wsn - self.context.val().due_wsn;
-        self.dist.next.mtu_bytes = self.smallest_mtu.val() << self.context.val().mtu;
-        self.dist.next.is_middle = (self.operation.val() == self.op_first.val())
+        self.found.next.receives = ((self.loaded.val().state == self.rtr.val())
+            | (self.loaded.val().state == self.rts.val()))
+            & (self.event_1.q.val().pkey == self.loaded.val().pkey);
+        self.found.next.ahead = self.event_1.q.val().psn - self.loaded.val().rcv_nxt;
+        self.found.next.first_ahead = self.first.val() - self.loaded.val().rcv_nxt;
+        self.found.next.posted =
+            self.loaded.val().rq_producer - self.event_1.q.val().wsn.get_bits::<16>(0);
+        self.found.next.wsn_ahead = self.event_1.q.val().wsn - self.loaded.val().due_wsn;
+        self.found.next.mtu_bytes = self.smallest_mtu.val() << self.loaded.val().mtu;
+        self.found.next.is_middle = (self.operation.val() == self.op_first.val())
             | (self.operation.val() == self.op_middle.val());
-        self.dist.next.is_last = (self.operation.val() == self.op_last.val())
+        self.found.next.is_last = (self.operation.val() == self.op_last.val())
             | (self.operation.val() == self.op_last_imm.val());
-        self.dist.next.is_tail = self.operation.val() >= self.op_last.val();
-        self.dist.next.has_imm = (self.operation.val() == self.op_last_imm.val())
+        self.found.next.is_tail = self.operation.val() >= self.op_last.val();
+        self.found.next.has_imm = (self.operation.val() == self.op_last_imm.val())
             | (self.operation.val() == self.op_only_imm.val());
-        self.dist_2.d.next = self.dist.val();
-        self.state_2.d.next = self.context.val();
+        self.dist_2.d.next = self.found.val();
+        self.state_2.d.next = self.loaded.val();
         self.hi_2.d.next = bit_cast::<128, L>(self.plane_hi.read_data.val());
         self.lo_2.d.next = bit_cast::<128, L>(self.plane_lo.read_data.val());
         self.event_2.d.next = self.event_1.q.val();
@@ -636,9 +645,9 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.act.next.byte_len = (bit_cast::<32, 16>(self.event_7.q.val().offset)
             << self.shift.val())
             + bit_cast::<32, 13>(self.event_7.q.val().length);
-        self.act.next.due = bits::<6>(0);
+        self.act.next.due = bits::<8>(0);
         if self.verdict_7.q.val().accept {
-            self.act.next.due = self.dues_7.q.val().get_bits::<6>(0);
+            self.act.next.due = self.dues_7.q.val();
         }
         self.act.next.due_wsn = self.state_7.q.val().due_wsn;
         self.act.next.cqn = self.state_7.q.val().rq_cqn;
@@ -701,10 +710,10 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.cnt_access.next = self.pulses.q.val().fatal;
         self.cnt_rnr.next = self.pulses.q.val().rnr;
         self.init_done.next = self.ready.q.val();
-        self.busy.next = self.events.out_valid.val()
-            | self.actions.out_valid.val()
-            | self.errors.out_valid.val()
-            | self.accesses.out_valid.val()
+        self.busy.next = self.events.count.val().any()
+            | self.actions.count.val().any()
+            | self.errors.count.val().any()
+            | self.accesses.count.val().any()
             | self.valid_1.q.val()
             | self.valid_2.q.val()
             | self.valid_3.q.val()

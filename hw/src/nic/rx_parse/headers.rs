@@ -53,7 +53,8 @@ struct Datagram {
     transport: Bits<320>,
     ip6: bool,
     base: Bits<7>,
-    datagram: Bits<14>,
+    /// Bytes between UDP header and ICRC, two's complement.
+    inside: Bits<15>,
     ecn: Bits<2>,
     vp: Bits<16>,
     sum_a: Bits<20>,
@@ -82,7 +83,7 @@ struct Decoded {
 }
 
 block! {
-    /// - In: `arrived`, `valid`; `mac`, our address.
+    /// - In: `arrived`; `mac`, our address.
     /// - Out: `parsed`, 5 cycles later. Initiation interval: 1.
     pub struct ParseHeaders {
         in {
@@ -221,7 +222,8 @@ impl Logic for ParseHeaders {
         self.datagram_5.d.next.transport = self.behind_network.o.val();
         self.datagram_5.d.next.ip6 = self.packet_4.q.val().ip6;
         self.datagram_5.d.next.base = self.packet_4.q.val().base;
-        self.datagram_5.d.next.datagram = self.packet_4.q.val().datagram;
+        self.datagram_5.d.next.inside =
+            bit_cast::<15, 14>(self.packet_4.q.val().datagram) - self.around.val();
         self.datagram_5.d.next.checks = self.packet_4.q.val().checks;
         if self.packet_4.q.val().ip6 {
             self.datagram_5.d.next.ecn = self.ip6.record.val().ecn;
@@ -290,9 +292,8 @@ impl Logic for ParseHeaders {
         self.decoded_6.d.next.is_ack = self.is_ack.val();
         self.decoded_6.d.next.with_map = self.with_map.val();
         self.decoded_6.d.next.header = self.datagram_5.q.val().base + self.transport_len.val();
-        self.decoded_6.d.next.rest = bit_cast::<15, 14>(self.datagram_5.q.val().datagram)
-            - self.around.val()
-            - bit_cast::<15, 7>(self.transport_len.val());
+        self.decoded_6.d.next.rest =
+            self.datagram_5.q.val().inside - bit_cast::<15, 7>(self.transport_len.val());
         self.decoded_6.d.next.sum = self.datagram_5.q.val().sum_a
             + self.datagram_5.q.val().sum_b
             + self.datagram_5.q.val().sum_c;
@@ -319,8 +320,7 @@ impl Logic for ParseHeaders {
             | self.negative.val()
             | self.payload.val().get_bit(14)
             | self.decoded_6.q.val().rest.get_bits::<2>(0).any()
-            | (self.decoded_6.q.val().is_data
-                & (self.decoded_6.q.val().rest > self.most_payload.val()))
+            | (self.decoded_6.q.val().rest > self.most_payload.val())
             | (self.decoded_6.q.val().is_ack
                 & (self.decoded_6.q.val().rest.any() | self.pad.val().any()));
         comment!("8: verdict");

@@ -131,8 +131,7 @@ block! {
         local {
             keep: Bits<64>,
             nbytes: Bits<7>,
-            packed: bool,
-            ethertype: Bits<16>,
+            gapless: bool,
             tag_now: bool,
             ip6_now: bool,
             ip4_now: bool,
@@ -164,7 +163,7 @@ block! {
             vlan_2: bool,
             ip4_2: bool,
             ip6_2: bool,
-            end_2: Bits<14>,
+            end_2: Bits<17>,
             raw_3: Beat,
             masked_3: Beat,
             vlan_3: bool,
@@ -209,13 +208,13 @@ impl Logic for Intake {
         self.keep.next = self.beat_0.q.val().keep;
         self.count.one_hot.next = self.keep.val() & !(self.keep.val() >> 1);
         self.nbytes.next = self.count.o.val();
-        self.packed.next = self.keep.val().get_bit(0)
+        self.gapless.next = self.keep.val().get_bit(0)
             & !(self.keep.val() & (self.keep.val() + 1)).any()
             & (self.keep.val().all() | self.beat_0.q.val().last);
         self.beat_1.d.next.data = self.beat_0.q.val().data;
         self.beat_1.d.next.nbytes = self.nbytes.val();
         self.beat_1.d.next.last = self.beat_0.q.val().last;
-        self.beat_1.d.next.faulty = self.beat_0.q.val().bad | !self.packed.val();
+        self.beat_1.d.next.faulty = self.beat_0.q.val().bad | !self.gapless.val();
         self.beat_1.d.next.first = !self.second.q.val() & !self.later.q.val();
         self.beat_1.d.next.second = self.second.q.val();
         self.valid_1.d.next = self.valid_0.q.val();
@@ -233,14 +232,14 @@ impl Logic for Intake {
         comment!("2: kind and stated length, from the first beat and kept for the others");
         self.link.image.next = self.beat_1.q.val().data;
         self.tag_now.next = self.link.record.val().ethertype == self.ethertype_tag.val();
-        self.ethertype.next = self.link.record.val().ethertype;
         self.link_now.next = self.link_short.val();
+        self.ip4_now.next = self.link.record.val().ethertype == self.ethertype_4.val();
+        self.ip6_now.next = self.link.record.val().ethertype == self.ethertype_6.val();
         if self.tag_now.val() {
-            self.ethertype.next = self.link.record.val().inner;
             self.link_now.next = self.link_tagged.val();
+            self.ip4_now.next = self.link.record.val().inner == self.ethertype_4.val();
+            self.ip6_now.next = self.link.record.val().inner == self.ethertype_6.val();
         }
-        self.ip4_now.next = self.ethertype.val() == self.ethertype_4.val();
-        self.ip6_now.next = self.ethertype.val() == self.ethertype_6.val();
         self.ip_front.i.next = self.beat_1.q.val().data;
         self.ip_front.far.next = self.tag_now.val();
         self.ip4_length.image.next = self.ip_front.o.val();
@@ -258,10 +257,7 @@ impl Logic for Intake {
             self.vlan_2.d.next = self.tag_now.val();
             self.ip4_2.d.next = self.ip4_now.val();
             self.ip6_2.d.next = self.ip6_now.val();
-            self.end_2.d.next = bit_cast::<14, 17>(self.end_now.val());
-            if self.end_now.val() > self.most.val() {
-                self.end_2.d.next = bit_cast::<14, 17>(self.most.val());
-            }
+            self.end_2.d.next = self.end_now.val();
         }
         comment!("3: mask, and the frame as a whole at its end");
         self.raw_3.d.next.data = self.beat_2.q.val().data;
@@ -277,9 +273,9 @@ impl Logic for Intake {
         self.masked_3.d.next.nbytes = self.beat_2.q.val().nbytes;
         self.cut.next = self.beat_2.q.val().first
             & self.beat_2.q.val().last
-            & (self.end_2.q.val() < bit_cast::<14, 7>(self.beat_2.q.val().nbytes));
+            & (self.end_2.q.val() < bit_cast::<17, 7>(self.beat_2.q.val().nbytes));
         if self.cut.val() {
-            self.masked_3.d.next.nbytes = bit_cast::<7, 14>(self.end_2.q.val());
+            self.masked_3.d.next.nbytes = bit_cast::<7, 17>(self.end_2.q.val());
         }
         self.vlan_3.d.next = self.vlan_2.q.val();
         self.valid_3.d.next = self.valid_2.q.val();
@@ -312,7 +308,10 @@ impl Logic for Intake {
                 | (bit_cast::<1024, 512>(self.beat_2.q.val().data) << 512);
         }
         self.arrived_3.d.next.length = self.length.val();
-        self.arrived_3.d.next.end = self.end_2.q.val();
+        self.arrived_3.d.next.end = bit_cast::<14, 17>(self.end_2.q.val());
+        if self.end_2.q.val() > self.most.val() {
+            self.arrived_3.d.next.end = bit_cast::<14, 17>(self.most.val());
+        }
         self.arrived_3.d.next.vlan = self.vlan_2.q.val();
         self.arrived_3.d.next.ip4 = self.ip4_2.q.val();
         self.arrived_3.d.next.ip6 = self.ip6_2.q.val();

@@ -59,7 +59,7 @@ block! {
             held_next: Bits<BUFW>,
         }
         reg {
-            valids: Bits<9>,
+            valids: Bits<10>,
             last_12: bool,
             crowded: bool,
             drop_icrc: bool,
@@ -67,14 +67,18 @@ block! {
             drop_not_ours: bool,
             drop_full: bool,
             drop_full_14: bool,
+            drop_full_15: bool,
             give_13: bool,
+            give_14: bool,
             store_13: bool,
+            store_14: bool,
             // Stored frames that have not left.
             held: Bits<BUFW>,
         }
         pipe {
             icrc_good_12: bool,
             meta_13: RxMeta,
+            meta_14: RxMeta,
         }
         konst {
             seed_plain: Bits<32> = bits(u64::from(icrc_seed(ethernet::LEN))),
@@ -86,8 +90,8 @@ block! {
             intake: Intake,
             headers: ParseHeaders,
             crc: Crc32Stream,
-            // From stage 3 and stage 8 to stage 12.
-            beats: Delay<Beat> = Delay::new(9),
+            // From stage 3 to 13 and from stage 8 to 12.
+            beats: Delay<Beat> = Delay::new(10),
             verdicts: Delay<Parsed> = Delay::new(4),
             buffer: PacketFifo<BUFW>,
             metas: SyncFifo<RxMeta, 4>,
@@ -127,11 +131,15 @@ impl<const BUFW: usize> Logic for RxParse<BUFW> {
             drop_not_ours,
             drop_full,
             drop_full_14,
+            drop_full_15,
             give_13,
+            give_14,
             store_13,
+            store_14,
             held,
             icrc_good_12,
-            meta_13
+            meta_13,
+            meta_14
         );
         clock!(self, clock, intake, headers, crc, beats, verdicts, buffer, metas);
         self.intake.reset.next = self.reset.val();
@@ -157,7 +165,7 @@ impl<const BUFW: usize> Logic for RxParse<BUFW> {
         self.verdicts.d.next = self.headers.parsed.val();
         self.beats.d.next = self.intake.raw.val();
         self.valids.d.next =
-            (self.valids.q.val() << 1) | bit_cast::<9, 1>(self.intake.out_valid.val().into());
+            (self.valids.q.val() << 1) | bit_cast::<10, 1>(self.intake.out_valid.val().into());
         self.icrc_good_12.d.next = self.crc.crc.val() == self.residue.val();
         self.last_12.d.next = self.crc.crc_valid.val();
         comment!("12: verdict at the frame's last beat");
@@ -165,10 +173,6 @@ impl<const BUFW: usize> Logic for RxParse<BUFW> {
         self.good.next = self.last_12.q.val() & !self.header_drop.val() & self.icrc_good_12.q.val();
         self.room.next = !self.crowded.q.val();
         self.store.next = self.good.val() & self.room.val() & self.verdicts.q.val().meta.stored;
-        self.buffer.in_beat.next = self.beats.q.val();
-        self.buffer.in_valid.next = self.valids.q.val().get_bit(8);
-        self.buffer.in_drop.next = !self.store.val();
-        self.buffer.discard.next = false;
         self.drop_malformed.d.next = self.last_12.q.val() & self.verdicts.q.val().malformed;
         self.drop_not_ours.d.next = self.last_12.q.val() & self.verdicts.q.val().not_ours;
         self.drop_icrc.d.next =
@@ -177,11 +181,20 @@ impl<const BUFW: usize> Logic for RxParse<BUFW> {
         self.give_13.d.next = self.good.val() & self.room.val();
         self.store_13.d.next = self.store.val();
         self.meta_13.d.next = self.verdicts.q.val().meta;
-        comment!("13: a frame that did not fit into the buffer is no frame");
-        self.lost.next = self.store_13.q.val() & self.buffer.overflow.val();
-        self.drop_full_14.d.next = self.drop_full.q.val() | self.lost.val();
-        self.metas.in_data.next = self.meta_13.q.val();
-        self.metas.in_valid.next = self.give_13.q.val() & !self.lost.val();
+        comment!("13: the buffer takes the frame's last beat, or takes the frame back");
+        self.buffer.in_beat.next = self.beats.q.val();
+        self.buffer.in_valid.next = self.valids.q.val().get_bit(9);
+        self.buffer.in_drop.next = !self.store_13.q.val();
+        self.buffer.discard.next = false;
+        self.give_14.d.next = self.give_13.q.val();
+        self.store_14.d.next = self.store_13.q.val();
+        self.meta_14.d.next = self.meta_13.q.val();
+        comment!("14: a frame that did not fit into the buffer is no frame");
+        self.lost.next = self.store_14.q.val() & self.buffer.overflow.val();
+        self.drop_full_14.d.next = self.drop_full.q.val();
+        self.drop_full_15.d.next = self.drop_full_14.q.val() | self.lost.val();
+        self.metas.in_data.next = self.meta_14.q.val();
+        self.metas.in_valid.next = self.give_14.q.val() & !self.lost.val();
         self.crowded.d.next = self.metas.count.val() >= self.high_water.val();
         comment!("output");
         self.meta.next = self.metas.out_data.val();
@@ -193,7 +206,7 @@ impl<const BUFW: usize> Logic for RxParse<BUFW> {
         self.frame_done.next =
             self.buffer.out_valid.val() & self.frame_ready.val() & self.buffer.out_beat.val().last;
         self.held_next.next = self.held.q.val();
-        if self.store_13.q.val() & !self.lost.val() {
+        if self.store_14.q.val() & !self.lost.val() {
             self.held_next.next = self.held.q.val() + 1;
         }
         self.held.d.next = self.held_next.val();
@@ -206,10 +219,11 @@ impl<const BUFW: usize> Logic for RxParse<BUFW> {
         self.cnt_rx_drop_icrc.next = self.drop_icrc.q.val();
         self.cnt_rx_drop_malformed.next = self.drop_malformed.q.val();
         self.cnt_rx_drop_not_ours.next = self.drop_not_ours.q.val();
-        self.cnt_rx_drop_full.next = self.drop_full_14.q.val();
+        self.cnt_rx_drop_full.next = self.drop_full_15.q.val();
         self.busy.next = self.intake.busy.val()
             | self.valids.q.val().any()
             | self.give_13.q.val()
+            | self.give_14.q.val()
             | self.metas.count.val().any()
             | self.held.q.val().any();
     }

@@ -22,13 +22,14 @@ pub struct InPipe {
 block! {
     /// Protocol sections 4 and 5 for 2^`QPW` QPs.
     ///
-    /// - In: `ack` (queue of 511), `work`, `error`; the configuration bus; `tick`, the protocol clock.
+    /// - In: `ack` (queue of 511), `work`, `error`; the configuration bus; `tick`, the protocol
+    ///   clock, with `tick_pulse` in the cycle after it moved.
     /// - Out: `grant`, permission to send one packet (queue of 1023); `progress` for completions; `cfg_done` with
     ///   `cfg_result`, the sender half of `qp_status`; pulses `cnt_…`; `init_done`, `busy`.
     /// - `trace_…` shows each event as it enters the pipeline and as it leaves, in the same order, for lockstep tests.
     /// - Initiation interval: one event per 2 cycles over different QPs, one per 8 cycles for one QP. An event whose QP is
     ///   in the pipeline holds back its own source only; the six sources take turns.
-    /// - Latency: 14 cycles from `ack` to `grant` when idle.
+    /// - Latency: at most 17 cycles from `ack` to `grant` when idle.
     /// - When 960 grants wait, events make no more and leave it to the burst timer.
     ///
     /// ```text
@@ -39,11 +40,12 @@ block! {
     ///  RTO wheel ---------+      |        |  +-----> counters, cfg_result
     ///  cfg ---------------+  scoreboard   +--> arms --> burst wheel (64 ns), RTO wheel (4.096 us)
     /// ```
-    pub struct SenderEngine[const QPW: usize][QPW] {
+    pub struct Sender[const QPW: usize][QPW] {
         in {
             clock: Clock,
             reset: Bit,
             tick: Bits<32>,
+            tick_pulse: bool,
             ack: AckEvent,
             ack_valid: bool,
             work: Work,
@@ -75,7 +77,7 @@ block! {
             cnt_bad_acks: bool,
             cnt_timeouts: bool,
             cnt_recoveries: bool,
-            cnt_tx_probes: bool,
+            cnt_probes: bool,
             trace_seen: SenderEvent,
             trace_env: SenderEnv,
             trace_random: Bits<64>,
@@ -119,8 +121,6 @@ block! {
             pending: bool,
             done: bool,
             last_grant_valid: bool,
-            last_tick: Bits<32>,
-            burst_tick: bool,
             rto_tick: bool,
             second_probe: bool,
             ecn_echoes: bool,
@@ -131,7 +131,7 @@ block! {
             bad_acks: bool,
             timeouts: bool,
             recoveries: bool,
-            tx_probes: bool,
+            probes: bool,
             started: bool,
             active: bool,
         }
@@ -171,7 +171,7 @@ block! {
     }
 }
 
-impl<const QPW: usize> Logic for SenderEngine<QPW> {
+impl<const QPW: usize> Logic for Sender<QPW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
@@ -189,8 +189,6 @@ impl<const QPW: usize> Logic for SenderEngine<QPW> {
             pending,
             done,
             last_grant_valid,
-            last_tick,
-            burst_tick,
             rto_tick,
             second_probe,
             ecn_echoes,
@@ -201,7 +199,7 @@ impl<const QPW: usize> Logic for SenderEngine<QPW> {
             bad_acks,
             timeouts,
             recoveries,
-            tx_probes,
+            probes,
             started,
             active,
             entering,
@@ -412,9 +410,7 @@ impl<const QPW: usize> Logic for SenderEngine<QPW> {
         self.news.out_ready.next = self.progress_ready.val();
 
         comment!("timers");
-        self.last_tick.d.next = self.tick.val();
-        self.burst_tick.d.next = self.last_tick.q.val().get_bit(0) ^ self.tick.val().get_bit(0);
-        self.rto_tick.d.next = self.last_tick.q.val().get_bit(6) ^ self.tick.val().get_bit(6);
+        self.rto_tick.d.next = self.tick_pulse.val() & !self.tick.val().get_bits::<6>(0).any();
         self.burst_arms.in_data.next.qpn = self.out.val().qpn;
         self.burst_arms.in_data.next.delay = bit_cast::<32, 8>(self.out.val().arm_burst);
         self.burst_arms.in_valid.next =
@@ -422,7 +418,7 @@ impl<const QPW: usize> Logic for SenderEngine<QPW> {
         self.burst_wheel.arm.next = self.burst_arms.out_data.val();
         self.burst_wheel.arm_valid.next = self.burst_arms.out_valid.val();
         self.burst_arms.out_ready.next = self.burst_wheel.arm_ready.val();
-        self.burst_wheel.tick.next = self.burst_tick.q.val();
+        self.burst_wheel.tick.next = self.tick_pulse.val();
         self.rto_arms.in_data.next.qpn = self.out.val().qpn;
         self.rto_arms.in_data.next.delay = bit_cast::<32, 8>(self.out.val().arm_rto);
         self.rto_arms.in_valid.next =
@@ -471,7 +467,7 @@ impl<const QPW: usize> Logic for SenderEngine<QPW> {
         comment!("counters: two probes make two pulses, as events are two cycles apart");
         self.second_probe.d.next =
             self.pipeline.outcome_valid.val() & self.out.val().counts.probes.get_bit(1);
-        self.tx_probes.d.next = (self.pipeline.outcome_valid.val()
+        self.probes.d.next = (self.pipeline.outcome_valid.val()
             & self.out.val().counts.probes.any())
             | self.second_probe.q.val();
         self.ecn_echoes.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.ecn_echo;
@@ -483,7 +479,7 @@ impl<const QPW: usize> Logic for SenderEngine<QPW> {
         self.bad_acks.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.bad_ack;
         self.timeouts.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.timeout;
         self.recoveries.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.recovery;
-        self.cnt_tx_probes.next = self.tx_probes.q.val();
+        self.cnt_probes.next = self.probes.q.val();
         self.cnt_ecn_echoes.next = self.ecn_echoes.q.val();
         self.cnt_prunes.next = self.prunes.q.val();
         self.cnt_window_naks.next = self.window_naks.q.val();

@@ -4,5 +4,5 @@ pub mod engine;
 pub mod pipeline;
 pub mod records;
 
-pub use engine::SenderEngine;
+pub use engine::Sender;
 pub use pipeline::SenderPipeline;

@@ -37,8 +37,8 @@ block! {
     /// - Out: `m_axis_tx_*`, no idle cycle inside a frame. A frame whose payload could not be read leaves with a wrong
     ///   ICRC, and `error` names its QP.
     /// - Out: `tx_marker` with `tx_marker_qpn`, for one cycle: every frame commanded before this marker has left.
-    /// - Latency: 33 cycles from the command and the first payload beat to the first beat of a frame of one beat, and
-    ///   one more for each further beat. A frame takes its beats and at most two cycles more.
+    /// - Latency: 29 cycles from the command and the first payload beat to the frame's first beat, and one more for each
+    ///   of its beats. Each frame takes its beats and at most two cycles more.
     pub struct TxBuild[const QPW: usize][QPW] {
         in {
             clock: Clock,

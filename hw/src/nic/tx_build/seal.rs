@@ -21,7 +21,7 @@ block! {
     ///   the ICRC wrong. Out: `take`, in the cycle in which a beat is taken.
     /// - Out: `tdata`, `tkeep`, `tlast`, `tvalid`; in: `tready`.
     /// - Out: `sent`, the bytes that leave in this cycle, and `sent_last`, when a frame ends.
-    /// - Latency: 16 cycles from the last beat in to the first beat out. One beat per cycle, and one cycle more for a
+    /// - Latency: 14 cycles from the last beat in to the first beat out. One beat per cycle, and one cycle more for a
     ///   frame whose ICRC does not fit into its last beat.
     pub struct Seal {
         in {

@@ -1,0 +1,63 @@
+//! Output: one JSON document on standard output with `--json`, text otherwise; progress and errors on standard error.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
+use serde_json::json;
+
+/// Where results go.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    json: bool,
+}
+
+impl Report {
+    pub const fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    pub const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints `value` as JSON, or what `text` makes of it.
+    pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce(&T)) -> anyhow::Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(value)?);
+        } else {
+            text(value);
+        }
+        Ok(())
+    }
+
+    /// Something to know while it runs.
+    pub fn note(&self, text: impl Display) {
+        eprintln!("{text}");
+    }
+
+    /// The end in failure.
+    pub fn failure(&self, error: &anyhow::Error, code: u8) {
+        eprintln!("mprdma: {error:#}");
+        if self.json {
+            println!(
+                "{}",
+                json!({ "ok": false, "error": format!("{error:#}"), "exit_code": code })
+            );
+        }
+    }
+
+    /// A progress bar over `bytes` bytes; nothing when standard error is no terminal.
+    pub fn progress(&self, bytes: u64, what: &str) -> ProgressBar {
+        let bar = ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template(
+            "{msg} [{bar:32}] {binary_bytes}/{binary_total_bytes}, {elapsed} elapsed, {eta} left",
+        ) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        bar
+    }
+}
