@@ -13,10 +13,10 @@ mod shim;
 
 use anyhow::{Context, Result};
 use model::Model;
+use mprdma_hw::registry::{self, TOP};
+use mprdma_hw::with_big_stack;
+use mprdma_spec::config::SIM;
 use std::path::PathBuf;
-
-/// Name of the core's top module.
-const TOP: &str = "mprdma_core";
 
 fn main() -> Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -46,14 +46,21 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The core's Verilog.
+/// The core's Verilog: from the file that the environment names, else from the hardware crate.
 fn core() -> Result<Option<String>> {
-    let Some(file) = std::env::var_os("MPRDMA_CORE_VERILOG").map(PathBuf::from) else {
+    if let Some(file) = std::env::var_os("MPRDMA_CORE_VERILOG").map(PathBuf::from) {
+        println!("cargo::rerun-if-changed={}", file.display());
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("MPRDMA_CORE_VERILOG={} cannot be read", file.display()))?;
+        return Ok(Some(text));
+    }
+    let Some(block) = registry::blocks()
+        .into_iter()
+        .find(|block| block.name == TOP)
+    else {
         return Ok(None);
     };
-    println!("cargo::rerun-if-changed={}", file.display());
-    let text = std::fs::read_to_string(&file)
-        .with_context(|| format!("MPRDMA_CORE_VERILOG={} cannot be read", file.display()))?;
+    let text = with_big_stack(|| block.verilog(&SIM)).context("printing the core")?;
     Ok(Some(text))
 }
 

@@ -34,13 +34,12 @@ const VERILATOR: &[&str] = &[
     "--timescale",
     "1ps/1ps",
 ];
-const CXX: &[&str] = &[
-    "-std=c++17",
-    "-O3",
-    "-march=native",
-    "-fno-exceptions",
-    "-w",
-];
+const CXX: &[&str] = &["-std=c++17", "-march=native", "-fno-exceptions", "-w"];
+
+/// Code that runs every cycle.
+const FAST: &str = "-O3";
+/// Code that runs once: Verilator puts it into files of its own.
+const ONCE: &str = "-O0";
 
 impl Model {
     /// Directory with the library, built now or earlier.
@@ -88,6 +87,7 @@ impl Model {
             .chain(versions.iter().map(String::as_str))
             .chain(VERILATOR.iter().copied())
             .chain(CXX.iter().copied())
+            .chain([FAST, ONCE])
         {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
@@ -150,8 +150,10 @@ impl Model {
         let worker = || -> Result<Vec<PathBuf>> {
             let mut objects = vec![];
             while let Some(source) = take() {
+                let once = source.to_string_lossy().ends_with("__Slow.cpp");
                 let compiled = self
                     .compiler(work, root)
+                    .flag(if once { ONCE } else { FAST })
                     .file(source)
                     .try_compile_intermediates();
                 objects

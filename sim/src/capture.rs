@@ -10,7 +10,7 @@ use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::{DataLink, PcapError};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -24,22 +24,24 @@ pub struct CaptureError {
 
 /// The capture of one port.
 pub struct Capture {
-    file: PathBuf,
-    writer: PcapNgWriter<BufWriter<File>>,
+    path: PathBuf,
+    file: File,
+    /// Collects blocks, which reach the file whole.
+    writer: PcapNgWriter<Vec<u8>>,
 }
 
 impl Capture {
     /// Creates `DIR/NAME.pcapng`, and the directory if it is missing.
     pub fn create(dir: &Path, name: &str) -> Result<Capture, CaptureError> {
-        let file = dir.join(name).with_extension("pcapng");
+        let path = dir.join(name).with_extension("pcapng");
         let error = |source| CaptureError {
-            file: file.clone(),
+            file: path.clone(),
             source,
         };
-        let out = std::fs::create_dir_all(dir)
-            .and_then(|()| File::create(&file))
+        let file = std::fs::create_dir_all(dir)
+            .and_then(|()| File::create(&path))
             .map_err(|e| error(PcapError::IoError(e)))?;
-        let mut writer = PcapNgWriter::new(BufWriter::new(out)).map_err(error)?;
+        let mut writer = PcapNgWriter::new(vec![]).map_err(error)?;
         let interface = InterfaceDescriptionBlock {
             linktype: DataLink::ETHERNET,
             snaplen: 0,
@@ -50,31 +52,30 @@ impl Capture {
             ],
         };
         writer.write_pcapng_block(interface).map_err(error)?;
-        let mut capture = Capture {
-            file: file.clone(),
-            writer,
-        };
+        let mut capture = Capture { path, file, writer };
         capture.flush()?;
         Ok(capture)
     }
 
     /// The file.
     pub fn file(&self) -> &Path {
-        &self.file
+        &self.path
     }
 
-    /// Appends frames and flushes, so that a reader of the file sees whole packets.
+    /// Appends frames at once, so that a reader of the file sees whole packets.
     pub fn write(&mut self, frames: &[Seen]) -> Result<(), CaptureError> {
         for seen in frames {
-            self.packet(seen).map_err(|source| CaptureError {
-                file: self.file.clone(),
-                source,
-            })?;
+            self.packet(seen).map_err(|source| self.error(source))?;
         }
         match frames.is_empty() {
             true => Ok(()),
             false => self.flush(),
         }
+    }
+
+    fn error(&self, source: PcapError) -> CaptureError {
+        let file = self.path.clone();
+        CaptureError { file, source }
     }
 
     fn packet(&mut self, seen: &Seen) -> pcap_file::PcapResult<usize> {
@@ -95,11 +96,9 @@ impl Capture {
     }
 
     fn flush(&mut self) -> Result<(), CaptureError> {
-        let flushed = self.writer.get_mut().flush();
-        flushed.map_err(|e| CaptureError {
-            file: self.file.clone(),
-            source: PcapError::IoError(e),
-        })
+        let written = self.file.write_all(self.writer.get_ref());
+        self.writer.get_mut().clear();
+        written.map_err(|e| self.error(PcapError::IoError(e)))
     }
 }
 

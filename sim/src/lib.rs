@@ -7,6 +7,7 @@
 pub mod capture;
 pub mod card;
 pub mod fabric;
+pub mod golden;
 pub mod inproc;
 pub mod lanes;
 pub mod mac;

@@ -152,6 +152,8 @@ pub struct Receive {
     age: u64,
     /// The frame being received and the bytes of it handed over.
     current: Option<((Ps, u64), Incoming, usize)>,
+    /// The core does not see the current frame.
+    hidden: bool,
     /// End of the frame before.
     free_at: Ps,
 }
@@ -169,17 +171,18 @@ impl Receive {
         self.queue.is_empty() && self.current.is_none()
     }
 
-    /// When the next beat can be there at the earliest, if one is known to come.
-    pub fn next(&self) -> Option<Ps> {
-        match &self.current {
-            Some(_) => Some(0),
-            None => self.queue.first_key_value().map(|((at, _), _)| *at),
-        }
+    /// The core does not see the rest of the frame being received, because it is in reset.
+    pub fn hide(&mut self) {
+        self.hidden = self.current.is_some();
     }
 
     /// The beat whose last byte has arrived by `now`, at most one per call; with the last beat of a frame also the
-    /// frame itself.
-    pub fn beat(&mut self, now: Ps, counters: &mut MacCounters) -> Option<(Beat, Option<Vec<u8>>)> {
+    /// frame itself. There is no beat to see of a hidden frame.
+    pub fn beat(
+        &mut self,
+        now: Ps,
+        counters: &mut MacCounters,
+    ) -> Option<(Option<Beat>, Option<Vec<u8>>)> {
         if self.current.is_none() {
             let (&(at, _), _) = self.queue.first_key_value()?;
             if at > now {
@@ -212,9 +215,11 @@ impl Receive {
             keep: lanes::keep(count),
             last,
         };
+        let beat = (!self.hidden).then_some(beat);
         if !last {
             return Some((beat, None));
         }
+        self.hidden = false;
         let (_, incoming, _) = self.current.take()?;
         self.free_at = incoming.last_bit;
         counters.rx_frames += 1;
@@ -317,7 +322,7 @@ mod tests {
         let mut got = vec![];
         let mut done = None;
         for now in (0..2_000_000).step_by(4000) {
-            if let Some((beat, whole)) = mac.beat(now, &mut counters) {
+            if let Some((Some(beat), whole)) = mac.beat(now, &mut counters) {
                 got.push((now, beat.keep.count_ones(), beat.last));
                 done = done.or(whole);
             }
@@ -345,5 +350,22 @@ mod tests {
             .filter_map(|t| mac.beat(t, &mut counters)?.1)
             .collect();
         assert_eq!(all, [vec![1; 100], vec![2; 100]]);
+    }
+
+    #[test]
+    fn a_frame_that_begins_in_reset_stays_hidden_to_its_end() {
+        let (mut mac, mut counters) = (Receive::default(), MacCounters::default());
+        mac.expect(0, 212 * 80, vec![1; 200]);
+        mac.expect(20_000, 20_000 + 112 * 80, vec![2; 100]);
+        let mut shown = 0;
+        for now in (0..100_000).step_by(4000) {
+            if let Some((Some(beat), _)) = mac.beat(now, &mut counters) {
+                shown += beat.keep.count_ones();
+            }
+            if now < 8000 {
+                mac.hide();
+            }
+        }
+        assert_eq!((shown, counters.rx_frames), (100, 2));
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use mprdma_sim::scenario::{LinkRule, Scenario};
-use mprdma_sim::server::control::{ask, Request};
+use mprdma_sim::server::control::{ask, stop, Request};
 use mprdma_sim::server::Server;
 use mprdma_sim::verilated::{cores, Wave, Window};
 use mprdma_sim::world::Options;
@@ -142,7 +142,7 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Link(link) => run_link(link),
-        Command::Down { dir } => ask(&dir, &Request::Stop).map(drop).map_err(Into::into),
+        Command::Down { dir } => Ok(stop(&dir)?),
         Command::Check { scenario } => {
             let scenario = load(&scenario)?;
             println!("{}: {} cards, good", scenario.name, scenario.network.cards);

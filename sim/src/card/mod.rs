@@ -155,7 +155,9 @@ impl Card {
         self.input.reset = u8::from(self.reset_left > 0);
         self.pcie_side(now);
         self.port(now);
-        if self.reset_left == 0 {
+        if self.reset_left > 0 {
+            self.receive.hide();
+        } else {
             self.registers
                 .drive(&mut self.input, &self.output, &self.host, &mut self.stats);
         }
@@ -244,18 +246,21 @@ impl Card {
             }
         }
         input.s_axis_rx_tvalid = 0;
-        if let Some((beat, whole)) = self.receive.beat(now, counters) {
+        let Some((beat, whole)) = self.receive.beat(now, counters) else {
+            return;
+        };
+        if let (Some(seen), Some(frame)) = (&mut self.seen, whole) {
+            seen.push(Seen {
+                at: now,
+                sent: false,
+                frame,
+            });
+        }
+        if let (Some(beat), 0) = (beat, self.reset_left) {
             input.s_axis_rx_tvalid = 1;
             input.s_axis_rx_tdata = beat.data;
             input.s_axis_rx_tkeep = beat.keep;
             input.s_axis_rx_tlast = u8::from(beat.last);
-            if let (Some(seen), Some(frame)) = (&mut self.seen, whole) {
-                seen.push(Seen {
-                    at: now,
-                    sent: false,
-                    frame,
-                });
-            }
         }
     }
 
@@ -271,6 +276,7 @@ impl Card {
             self.reads.clear();
             self.posted.clear();
             self.transmit.clear();
+            self.receive.hide();
             self.stats.resets += 1;
         }
     }

@@ -4,7 +4,7 @@ use crate::pcie::Wake;
 use crate::scenario::LinkRule;
 use crate::world::Command;
 use serde::{Deserialize, Serialize};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{sync_channel, Sender};
@@ -76,6 +76,21 @@ pub fn socket(dir: &Path) -> PathBuf {
 
 /// Asks the simulator that runs in `dir`.
 pub fn ask(dir: &Path, request: &Request) -> Result<Answer, ControlError> {
+    converse_once(dir, request).map(|(answer, _)| answer)
+}
+
+/// Stops the simulator that runs in `dir` and waits until it has written its result and is gone.
+pub fn stop(dir: &Path) -> Result<(), ControlError> {
+    let (_, mut stream) = converse_once(dir, &Request::Stop)?;
+    // The connection closes with the program.
+    stream.read_to_end(&mut vec![])?;
+    Ok(())
+}
+
+fn converse_once(
+    dir: &Path,
+    request: &Request,
+) -> Result<(Answer, BufReader<UnixStream>), ControlError> {
     let absent = |source| ControlError::Absent {
         dir: dir.to_path_buf(),
         source,
@@ -83,12 +98,13 @@ pub fn ask(dir: &Path, request: &Request) -> Result<Answer, ControlError> {
     let mut stream = UnixStream::connect(socket(dir)).map_err(absent)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
+    let mut stream = BufReader::new(stream);
     let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line)?;
+    stream.read_line(&mut line)?;
     let answer: Answer = serde_json::from_str(&line)?;
     match answer.error {
         Some(error) => Err(ControlError::Refused(error)),
-        None => Ok(answer),
+        None => Ok((answer, stream)),
     }
 }
 
@@ -124,11 +140,17 @@ pub fn serve(dir: &Path, link: Link) -> io::Result<()> {
 fn converse(stream: UnixStream, link: &Link) -> io::Result<()> {
     let mut out = stream.try_clone()?;
     for line in BufReader::new(stream).lines() {
-        let answer = match serde_json::from_str(&line?) {
+        let request = serde_json::from_str(&line?);
+        let stop = matches!(request, Ok(Request::Stop));
+        let answer = match request {
             Ok(request) => link.answer(request).unwrap_or_else(refuse),
             Err(error) => refuse(format!("request cannot be read: {error}")),
         };
         writeln!(out, "{}", serde_json::to_string(&answer)?)?;
+        // Only now: the end of the program may be quicker than the answer.
+        if stop {
+            (link.stop)();
+        }
     }
     Ok(())
 }
@@ -143,10 +165,7 @@ fn refuse(error: String) -> Answer {
 impl Link {
     fn answer(&self, request: Request) -> Result<Answer, String> {
         match request {
-            Request::Stop => {
-                (self.stop)();
-                Ok(Answer::default())
-            }
+            Request::Stop => Ok(Answer::default()),
             Request::Stats => {
                 let stats = self.command(Command::Stats)?;
                 let stats = serde_json::to_value(stats).map_err(|e| e.to_string())?;

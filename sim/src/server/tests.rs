@@ -3,12 +3,17 @@ use super::*;
 use crate::card::fake::{self, FakeNic};
 use crate::pcie::Wake;
 use crate::scenario::LinkRule;
+use mprdma_host::backend::vfio_user::VfioUser;
+use mprdma_host::device::{Device as _, DeviceError};
+use mprdma_host::memory::{Memory, PageSize};
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::Sender;
+use std::sync::Arc;
+use std::time::Duration;
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD, VFIO_IRQ_SET_DATA_NONE,
     VFIO_PCI_MSIX_IRQ_INDEX,
@@ -331,4 +336,42 @@ fn a_second_client_is_turned_away_while_the_first_has_the_card() {
         }
     };
     assert_eq!(read(&mut third, fake::LENGTH), 0);
+}
+
+#[test]
+fn our_own_driver_finds_the_card_and_is_told_when_it_is_in_use() {
+    let lab = Lab::new("driver");
+    let socket = lab.dir.join("nic0.sock");
+    let patience = Duration::from_secs(60);
+    let driver = VfioUser::open(&socket, patience).unwrap();
+    let identity = driver.identity();
+    assert_eq!((identity.bar0_bytes, identity.vectors), (BAR0, 8));
+    driver.write32(fake::LENGTH, 700).unwrap();
+    assert_eq!(driver.read32(fake::LENGTH).unwrap(), 700);
+    let frame = Arc::new(Memory::allocate(8192, PageSize::Small).unwrap());
+    frame
+        .write(0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
+        .unwrap();
+    driver.map_dma(&frame, IOVA).unwrap();
+    assert!(driver.map_dma(&frame, IOVA + 4096).is_err(), "it overlaps");
+    let error = VfioUser::open(&socket, patience).err().unwrap();
+    assert!(matches!(error, DeviceError::Busy { .. }), "{error}");
+
+    let mut peer = lab.client(1);
+    let received = memory(&mut peer, IOVA, 8192);
+    write_address(&mut peer, fake::TARGET, IOVA + 64);
+    driver.write32(fake::SOURCE, IOVA as u32).unwrap();
+    driver
+        .write32(fake::SOURCE + 4, (IOVA >> 32) as u32)
+        .unwrap();
+    driver.write32(fake::GO, 1).unwrap();
+    while read(&mut peer, fake::RECEIVED) == 0 {}
+    driver.unmap_dma(IOVA, 8192).unwrap();
+    driver.reset().unwrap();
+    assert_eq!(driver.read32(fake::LENGTH).unwrap(), 0);
+    let mut got = [0; 12];
+    while got[0] == 0 {
+        received.read_exact_at(&mut got, 64).unwrap();
+    }
+    assert_eq!(got, [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
 }
