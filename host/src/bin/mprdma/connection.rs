@@ -12,7 +12,7 @@ use mprdma_spec::status::WcStatus;
 use serde::{Deserialize, Serialize};
 
 use crate::args::{Exchange, Path};
-use crate::failure::Failure;
+use crate::failure::{self, Failure};
 use crate::open::{self, Opened};
 use crate::report::Report;
 
@@ -276,7 +276,7 @@ impl Talk {
         });
         if !from_peer {
             let _ = self.channel.send(&Say::<()>::Failed {
-                reason: format!("{error:#}"),
+                reason: failure::text(error),
             });
         }
     }

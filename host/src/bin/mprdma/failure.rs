@@ -56,6 +56,19 @@ pub enum Failure {
     PeerFailed(String),
 }
 
+/// The error with its causes, each said once: many messages quote their cause themselves.
+pub fn text(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |mut text, cause| {
+        let cause = cause.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        text
+    })
+}
+
 /// The exit code for `error`.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {

@@ -17,7 +17,7 @@ use serde_json::{json, Value};
 use tracing::{debug, info, warn};
 
 use crate::args::{Hold, Shape};
-use crate::failure::{exit_code, Failure};
+use crate::failure::{exit_code, text, Failure};
 use crate::inspect;
 use crate::open;
 use crate::report::Report;
@@ -206,7 +206,7 @@ impl Desk {
             Err(error) => Err(Failure::Usage(format!("not a question: {error}")).into()),
         };
         let answer = answer.map_or_else(
-            |error| Answer::Error(format!("{error:#}"), exit_code(&error)),
+            |error| Answer::Error(text(&error), exit_code(&error)),
             Answer::Ok,
         );
         stream.write_all(format!("{}\n", serde_json::to_string(&answer)?).as_bytes())

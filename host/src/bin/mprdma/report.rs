@@ -7,6 +7,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::failure;
+
 /// Where results go.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
@@ -39,11 +41,12 @@ impl Report {
 
     /// The end in failure.
     pub fn failure(&self, error: &anyhow::Error, code: u8) {
-        eprintln!("mprdma: {error:#}");
+        let text = failure::text(error);
+        eprintln!("mprdma: {text}");
         if self.json {
             println!(
                 "{}",
-                json!({ "ok": false, "error": format!("{error:#}"), "exit_code": code })
+                json!({ "ok": false, "error": text, "exit_code": code })
             );
         }
     }
