@@ -54,6 +54,8 @@ struct Bench<'a, D: Dut> {
     /// Grants let through, in percent of cycles.
     grant_percent: u32,
     most_due: usize,
+    /// Events that found the grant queue full.
+    refused: u64,
     /// Cycles at which events entered.
     entered: Vec<(u64, u16)>,
 }
@@ -84,6 +86,7 @@ impl<'a, D: Dut> Bench<'a, D> {
             finished: 0,
             grant_percent: 90,
             most_due: 0,
+            refused: 0,
             entered: vec![],
         };
         bench.dut.set("reset", true);
@@ -262,6 +265,7 @@ impl<'a, D: Dut> Bench<'a, D> {
             self.last_status = context.status().to_vec();
         }
         self.finished += 1;
+        self.refused += u64::from(env.full);
     }
 
     /// Sends a command and waits for its answer.
@@ -446,7 +450,7 @@ fn mixed(dut: &mut impl Dut, rounds: usize) {
                 bench.dut.set("error_valid", false);
             }
             28..150 => {
-                let packets = bench.rng.random_range(1..60);
+                let packets = bench.rng.random_range(1..400);
                 bench.work(qpn, packets);
             }
             _ => match bench.plausible(qpn) {
@@ -507,6 +511,42 @@ fn events_enter_at_the_promised_rate() {
             assert_eq!(last - first, 160 * interval, "{qps} QPs");
             bench.close();
         }
+    });
+}
+
+/// First windows of 255 packets of 16 QPs do not fit the grant queue; none is lost.
+#[test]
+fn a_full_grant_queue_holds_packets_back() {
+    with_big_stack(|| {
+        let mut dut = verilated(Engine::default(), "sender");
+        let mut bench = Bench::new(&mut dut, 15);
+        bench.grant_percent = 0;
+        bench.cycles_per_tick = 4;
+        let config = SenderConfig {
+            initial_window: 255,
+            rto_floor: 20_000,
+            ..SenderConfig::from_params()
+        };
+        for qpn in 0..QPS as u16 {
+            bench.create(qpn, config, 0xff_fff0);
+            bench.work(qpn, 255);
+        }
+        for _ in 0..20_000 {
+            bench.cycle();
+        }
+        println!(
+            "{} grants wait, {} events refused",
+            bench.most_due, bench.refused
+        );
+        assert!(bench.refused > 0 && (960..1000).contains(&bench.most_due));
+        bench.grant_percent = 100;
+        for _ in 0..40_000 {
+            bench.cycle();
+        }
+        for context in &bench.model {
+            assert_eq!((context.flight(), context.unsent()), (255, 0));
+        }
+        bench.close();
     });
 }
 
