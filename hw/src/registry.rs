@@ -169,8 +169,16 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes asynchronous events",
             nic::eq_writer::EqWriter::default()
         ),
-        fixed!("dma_read", "reads of host memory for two clients", dma::DmaRead::default()),
-        fixed!("dma_write", "writes of host memory for three clients, and interrupts", dma::DmaWrite::default()),
+        fixed!(
+            "dma_read",
+            "reads of host memory for two clients",
+            dma::DmaRead::default()
+        ),
+        fixed!(
+            "dma_write",
+            "writes of host memory for three clients, and interrupts",
+            dma::DmaWrite::default()
+        ),
         sized!("sender", "sender engine", |config| qp_log2 in [8], QPW => nic::sender::Sender::<QPW>::default()),
         sized!("rx_parse", "takes received frames apart",
             |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),

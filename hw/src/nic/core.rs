@@ -99,7 +99,7 @@ block! {
             sender: Sender<QPW> = Sender::default(),
             segment: Segment<QPW, RINGW> = Segment::default(),
             dma_read: DmaRead = DmaRead::default(),
-            tx_build: TxBuild<QPW> = TxBuild::default(),
+            tx_build: TxBuild<QPW> = TxBuild::new(L),
             tx_complete: TxComplete<QPW, RINGW> = TxComplete::default(),
             rx_parse: RxParse<10> = RxParse::new(L),
             classify: RxClassify<QPW> = RxClassify::default(),

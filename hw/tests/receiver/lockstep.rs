@@ -5,7 +5,9 @@
 
 use crate::ports;
 use crate::support::{chance, encode, rng, simulated, verilated, Dut};
+use mprdma_hw::cosim::{BuildOptions, VerilatedBlock};
 use mprdma_hw::leaf::beat::bits_of_bytes;
+use mprdma_hw::verilog::{generate, ports};
 use mprdma_hw::nic::receiver::records::ReceiverState;
 use mprdma_hw::nic::receiver::ReceiverEngine;
 use mprdma_hw::nic::types::{AckCmd, CfgReq, MrAnswer, QpError, RxAction, RxEvent};
@@ -709,6 +711,30 @@ fn a_difference_is_found() {
         ..plan(128, 8000)
     });
     assert!(!report.mismatches.is_empty());
+}
+
+/// Faults planted in the Verilog are noticed: an event that meets its predecessor in the last stage, a limit off by one.
+#[test]
+fn faults_are_found() {
+    for (good, bad) in [
+        ("(valid_7_q & (event_7_q[9:2] == entry))", "1'b0"),
+        ("receive_window = 24'h20;", "receive_window = 24'h21;"),
+    ] {
+        let report = with_big_stack(|| {
+            let mut block = Engine128::default();
+            block.connect_all();
+            let text = generate(&block, "receiver_engine").expect("Verilog");
+            assert!(text.contains(good), "the place of the fault: {good}");
+            let text = text.replace(good, bad);
+            let options = BuildOptions::default();
+            let mut dut =
+                VerilatedBlock::from_verilog(&text, "receiver_engine", &ports(&block), &options)
+                    .expect("a faulty engine");
+            Bench::new(plan(128, 8000)).run(&mut dut)
+        });
+        assert!(!report.mismatches.is_empty(), "{good} -> {bad}");
+        println!("{}", report.mismatches[0]);
+    }
 }
 
 /// The rust-hdl simulator of the engine equals the model too, and the Verilog equals the simulator cycle by cycle.

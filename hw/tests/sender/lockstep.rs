@@ -4,11 +4,12 @@ use crate::compare::{cfg_record, event_record, Comparison};
 use crate::ports;
 use crate::support::{simulated, verilated, Dut};
 use crate::traffic::{Moment, Sabotage, Traffic};
+use mprdma_hw::nic::sender::records::SenderContext;
 use mprdma_hw::nic::sender::SenderPipeline;
 use mprdma_hw::with_big_stack;
 use rust_hdl_core::prelude::*;
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const QPW: usize = 4;
 type Pipeline = SenderPipeline<QPW>;
@@ -22,6 +23,8 @@ pub struct Report {
     pub mismatches: u64,
     /// The first few, as text.
     pub texts: Vec<String>,
+    /// How often the traffic reached each corner.
+    pub reached: BTreeMap<&'static str, u64>,
 }
 
 /// Runs `events` random events over `qps` QPs.
@@ -32,6 +35,7 @@ fn run(dut: &mut impl Dut, seed: u64, qps: usize, events: u64, sabotage: Sabotag
         events: 0,
         mismatches: 0,
         texts: vec![],
+        reached: BTreeMap::new(),
     };
     let mut waiting: VecDeque<Moment> = VecDeque::new();
     let mut check = |dut: &dyn DutOutputs, waiting: &mut VecDeque<Moment>| {
@@ -113,6 +117,7 @@ fn run(dut: &mut impl Dut, seed: u64, qps: usize, events: u64, sabotage: Sabotag
     }
     assert!(waiting.is_empty(), "every event came out");
     assert!(!dut.bit("busy"));
+    report.reached = traffic.reached;
     report
 }
 
@@ -160,6 +165,14 @@ fn verilated_pipeline_equals_the_model() {
     clean(&run_verilated(2, 2, 1000, Sabotage::None));
 }
 
+/// The whole sender half fits the budget of MP's *extra* state (architecture section 3: 66 bytes).
+#[test]
+fn context_is_small() {
+    let bits = <SenderContext as Synth>::BITS;
+    println!("{bits} bits of sender context per QP");
+    assert!(bits <= 66 * 8);
+}
+
 #[test]
 fn rust_hdl_pipeline_equals_the_model() {
     with_big_stack(|| {
@@ -188,6 +201,10 @@ fn lockstep_long() {
     for seed in 0..4 {
         let report = run_verilated(100 + seed, 16, 30_000, Sabotage::None);
         println!("{} events, {} mismatches", report.events, report.mismatches);
+        println!("{:?}", report.reached);
+        for (corner, count) in &report.reached {
+            assert!(*count > 0, "the traffic never reached: {corner}");
+        }
         events += report.events;
         mismatches += report.mismatches;
         texts.extend(report.texts);

@@ -5,5 +5,7 @@
 mod support;
 
 mod compare;
+mod engine;
+mod lint;
 mod lockstep;
 mod traffic;

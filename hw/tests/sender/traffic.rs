@@ -6,8 +6,10 @@ use mprdma_model::sender::{
     step, Ack, Env, SenderConfig, SenderContext, SenderEvent, SenderImage, SenderOutputs,
 };
 use mprdma_spec::command::{Opcode, QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
+use mprdma_spec::status::WcStatus;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 
 /// One event, what surrounds it and what the model makes of it.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct Traffic {
     qps: Vec<SenderContext>,
     now: u32,
     sabotage: Sabotage,
+    /// How often each corner was reached.
+    pub reached: BTreeMap<&'static str, u64>,
 }
 
 impl Traffic {
@@ -48,6 +52,7 @@ impl Traffic {
             qps: vec![SenderContext::default(); qps],
             now,
             sabotage,
+            reached: BTreeMap::new(),
         }
     }
 
@@ -203,6 +208,58 @@ impl Traffic {
         }
     }
 
+    fn note(
+        &mut self,
+        before: &SenderContext,
+        event: &SenderEvent,
+        env: &Env,
+        out: &SenderOutputs,
+    ) {
+        let c = &out.counts;
+        let failed = |status: WcStatus| out.progress.is_some_and(|p| p.status == status as u8);
+        let resent = out.grants.iter().flatten().filter(|g| g.retx).count();
+        let sent = out.grants.iter().flatten().count() - resent;
+        let from_ack = matches!(event, SenderEvent::Ack(_));
+        for (name, reached) in [
+            ("ECN echo", c.ecn_echo),
+            ("prune", c.prune),
+            ("window NAK", c.window_nak),
+            ("sync NAK", c.sync_nak),
+            ("ghost", c.ghost),
+            ("bad ACK", c.bad_ack),
+            ("timeout", c.timeout),
+            ("recovery", c.recovery),
+            ("two probes", c.probes == 2),
+            ("ACK sends two", from_ack && sent == 2),
+            ("ACK resends", from_ack && resent == 1),
+            ("timer resends two", resent == 2),
+            ("burst sends two", *event == SenderEvent::Burst && sent == 2),
+            (
+                "start on random paths",
+                !from_ack && sent > 0 && before.start > 0,
+            ),
+            ("pause of the first window", out.arm_burst == Some(1)),
+            (
+                "timer armed again",
+                *event == SenderEvent::Timeout && out.arm_rto.is_some(),
+            ),
+            (
+                "stale timer",
+                *event == SenderEvent::Burst && !before.burst_armed,
+            ),
+            ("queue full", env.full && out.arm_burst.is_some()),
+            ("RNR wait", before.rnr_wait && from_ack),
+            ("retries exceeded", failed(WcStatus::RetryExceeded)),
+            ("RNR retries exceeded", failed(WcStatus::RnrRetryExceeded)),
+            ("access error", failed(WcStatus::RemoteAccessError)),
+            ("flushed", failed(WcStatus::WorkRequestFlushed)),
+            ("destroyed", *event == SenderEvent::Destroy),
+            ("PSN wraps", before.snd_una > before.snd_nxt),
+        ] {
+            *self.reached.entry(name).or_default() += u64::from(reached);
+        }
+    }
+
     /// The next event.
     pub fn next(&mut self) -> Moment {
         let qp = self.rng.random_range(0..self.qps.len());
@@ -235,6 +292,7 @@ impl Traffic {
         if self.sabotage != Sabotage::None && context.config == told.config {
             context.config = before.config;
         }
+        self.note(&before, &event, &env, &outputs);
         self.qps[qp] = context;
         Moment {
             qpn: qp as u16,

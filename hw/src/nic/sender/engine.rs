@@ -1,126 +1,172 @@
-//! The sender engine: event sources, scoreboard, timers and grants around the pipeline.
+//! The sender engine: sources of events, their arbitration, the pipeline, timers and the queue of grants.
 
 use super::pipeline::SenderPipeline;
-use super::records::{SenderEvent, SenderStatus};
-use crate::leaf::timer_wheel::TimerArm;
-use crate::leaf::{Lfsr, Pack, SyncFifo, TimerWheel};
+use super::records::{SenderContext, SenderEnv, SenderEvent, SenderOutcome, SenderStatus};
+use crate::leaf::timer_wheel::{TimerArm, TimerWheel};
+use crate::leaf::{Lfsr, Pack, SyncFifo};
 use crate::nic::types::{AckEvent, CfgReq, Grant, Progress, QpError, Work};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
+use std::array::from_fn;
+
+/// Sources of events, in the order of the arbiter's first round.
+const SOURCES: usize = 6;
+
+/// The QP of an event that entered the pipeline a short while ago.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct InPipe {
+    pub some: bool,
+    pub qpn: Bits<16>,
+}
 
 block! {
-    /// Owns the sender half of 2^`QPW` queue pairs.
+    /// Protocol sections 4 and 5 for 2^`QPW` QPs.
     ///
-    /// - In: `ack`, `work`, `error`, the configuration bus, `tick` (64 ns) with `tick_pulse`.
-    /// - Out: `grant`, `progress`; `cfg_done` with `cfg_result` (the sender half of `qp_status`); pulses `cnt_…`;
-    ///   `init_done`, `busy` (also while a timer is armed).
-    /// - One event enters the pipeline every 2 cycles; an event whose queue pair entered less than 8 cycles ago waits, and
-    ///   another source goes first. In order of urgency: commands, errors, burst timer, retransmission timer, work, ACKs.
-    /// - Up to 1023 grants wait for the segmenter. With 2 or more waiting the card's own transmit side holds packets back
-    ///   (protocol section 4 rule 3); when they are almost all in use, events grant nothing and arm the burst timer.
+    /// - In: `ack` (queue of 511), `work`, `error`; the configuration bus; `tick`, the protocol
+    ///   clock, with `tick_pulse` in the cycle after it moved.
+    /// - Out: `grant`, permission to send one packet (queue of 1023); `progress` for completions; `cfg_done` with
+    ///   `cfg_result`, the sender half of `qp_status`; pulses `cnt_…`; `init_done`, `busy`.
+    /// - `trace_…` shows each event as it enters the pipeline and as it leaves, in the same order, for lockstep tests.
+    /// - Initiation interval: one event per 2 cycles over different QPs, one per 8 cycles for one QP. An event whose QP is
+    ///   in the pipeline holds back its own source only; the six sources take turns.
+    /// - Latency: at most 17 cycles from `ack` to `grant` when idle.
+    /// - When 960 grants wait, events make no more and leave it to the burst timer.
+    ///
+    /// ```text
+    ///  ack ----> [FIFO] --+
+    ///  work ---> [FIFO] --+
+    ///  error --> [FIFO] --+--> pick --> pipeline --> grant queue --> grant
+    ///  burst wheel -------+      ^        |  |  |--> progress queue --> progress
+    ///  RTO wheel ---------+      |        |  +-----> counters, cfg_result
+    ///  cfg ---------------+  scoreboard   +--> arms --> burst wheel (64 ns), RTO wheel (4.096 us)
+    /// ```
     pub struct Sender[const QPW: usize][QPW] {
         in {
             clock: Clock,
             reset: Bit,
             tick: Bits<32>,
-            tick_pulse: Bit,
-            cfg: CfgReq,
-            cfg_valid: Bit,
+            tick_pulse: bool,
             ack: AckEvent,
-            ack_valid: Bit,
+            ack_valid: bool,
             work: Work,
-            work_valid: Bit,
+            work_valid: bool,
             error: QpError,
-            error_valid: Bit,
-            grant_ready: Bit,
-            progress_ready: Bit,
+            error_valid: bool,
+            cfg: CfgReq,
+            cfg_valid: bool,
+            grant_ready: bool,
+            progress_ready: bool,
         }
         out {
-            ack_ready: Bit,
-            work_ready: Bit,
-            error_ready: Bit,
-            grant: Grant,
-            grant_valid: Bit,
-            progress: Progress,
-            progress_valid: Bit,
-            cfg_done: Bit,
+            ack_ready: bool,
+            work_ready: bool,
+            error_ready: bool,
+            cfg_done: bool,
             cfg_result: Bits<512>,
-            init_done: Bit,
-            busy: Bit,
-            cnt_probes: Bit,
-            cnt_ecn_echoes: Bit,
-            cnt_prunes: Bit,
-            cnt_window_naks: Bit,
-            cnt_sync_naks: Bit,
-            cnt_ghost_acks: Bit,
-            cnt_bad_acks: Bit,
-            cnt_timeouts: Bit,
-            cnt_recoveries: Bit,
+            grant: Grant,
+            grant_valid: bool,
+            progress: Progress,
+            progress_valid: bool,
+            init_done: bool,
+            busy: bool,
+            cnt_ecn_echoes: bool,
+            cnt_prunes: bool,
+            cnt_window_naks: bool,
+            cnt_sync_naks: bool,
+            cnt_ghost_acks: bool,
+            cnt_bad_acks: bool,
+            cnt_timeouts: bool,
+            cnt_recoveries: bool,
+            cnt_probes: bool,
+            trace_seen: SenderEvent,
+            trace_env: SenderEnv,
+            trace_random: Bits<64>,
+            trace_seen_valid: bool,
+            trace_outcome: SenderOutcome,
+            trace_written: SenderContext,
+            trace_valid: bool,
         }
         local {
-            ours: Bit,
-            may_issue: Bit,
-            command_free: Bit,
-            error_free: Bit,
-            burst_free: Bit,
-            timeout_free: Bit,
-            work_free: Bit,
-            ack_free: Bit,
-            command_number: Bits<16>,
+            from_ack: SenderEvent,
+            from_work: SenderEvent,
+            from_error: SenderEvent,
+            from_burst: SenderEvent,
+            from_timeout: SenderEvent,
+            from_cfg: SenderEvent,
             chosen: SenderEvent,
-            issues: Bit,
-            take_command: Bit,
-            take_error: Bit,
-            take_burst: Bit,
-            take_timeout: Bit,
-            take_work: Bit,
-            take_ack: Bit,
-            burst_arm: TimerArm,
-            rto_arm: TimerArm,
-            settled: Bit,
+            taken: bool,
+            passed: bool,
+            pick: bool,
+            out: SenderOutcome,
+            after: SenderContext,
+            status: SenderStatus,
+            ours: bool,
+            waiting_grants: Bits<10>,
+            waiting_progress: Bits<6>,
+            waiting_burst: Bits<5>,
+            waiting_rto: Bits<5>,
         }
         reg {
-            turn: Bit,
-            recent_1_valid: Bit,
-            recent_2_valid: Bit,
-            recent_3_valid: Bit,
-            served: Bit,
-            answered: Bit,
-            cfg_age: Bits<2>,
-            second: Bit,
-            second_probe: Bit,
-            counted_probe: Bit,
+            // Alternates: look at the heads, pick one.
+            second: bool,
+            in_pipe_1: InPipe,
+            in_pipe_2: InPipe,
+            in_pipe_3: InPipe,
+            enter: bool,
+            room: bool,
+            backlog: bool,
+            full: bool,
+            // The command on the bus: taken, waiting for its turn.
+            asked: bool,
+            pending: bool,
+            done: bool,
+            last_grant_valid: bool,
+            rto_tick: bool,
+            second_probe: bool,
+            ecn_echoes: bool,
+            prunes: bool,
+            window_naks: bool,
+            sync_naks: bool,
+            ghost_acks: bool,
+            bad_acks: bool,
+            timeouts: bool,
+            recoveries: bool,
+            probes: bool,
+            started: bool,
+            active: bool,
         }
         pipe {
-            recent_1: Bits<16>,
-            recent_2: Bits<16>,
-            recent_3: Bits<16>,
-            second_grant: Grant,
-            status: Bits<512>,
+            entering: SenderEvent,
+            last_grant: Grant,
+            result: Bits<512>,
         }
         konst {
-            create_qp: Bits<4> = bits(Opcode::CreateQp as u64),
-            destroy_qp: Bits<4> = bits(Opcode::DestroyQp as u64),
-            blank: SenderEvent = SenderEvent::default(),
-            most_grants: Bits<10> = bits(992),
-            backlog: Bits<10> = bits(2),
-            most_news: Bits<5> = bits(20),
-            most_arms: Bits<4> = bits(8),
-            half: Bits<6> = bits(0),
+            op_create: Bits<4> = bits(Opcode::CreateQp as u64),
+            op_modify: Bits<4> = bits(Opcode::ModifyQp as u64),
+            op_query: Bits<4> = bits(Opcode::QueryQp as u64),
+            op_destroy: Bits<4> = bits(Opcode::DestroyQp as u64),
+            no_event: SenderEvent = SenderEvent::default(),
         }
         sub {
-            pipeline: SenderPipeline<QPW> = SenderPipeline::default(),
-            acks: SyncFifo<AckEvent, 9> = SyncFifo::deep(),
-            works: SyncFifo<Work, 4> = SyncFifo::shallow(),
-            errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
+            acks: SyncFifo<SenderEvent, 9> = SyncFifo::deep(),
+            works: SyncFifo<Work, 4>,
+            errors: SyncFifo<QpError, 4>,
             grants: SyncFifo<Grant, 10> = SyncFifo::deep(),
-            news: SyncFifo<Progress, 5> = SyncFifo::shallow(),
-            burst_arms: SyncFifo<TimerArm, 4> = SyncFifo::shallow(),
-            rto_arms: SyncFifo<TimerArm, 4> = SyncFifo::shallow(),
-            burst_wheel: TimerWheel<QPW, 8> = TimerWheel::default(),
-            rto_wheel: TimerWheel<QPW, 8> = TimerWheel::default(),
-            random: Lfsr = Lfsr::default(),
-            report: Pack<SenderStatus, 1024> = Pack::default(),
+            news: SyncFifo<Progress, 6>,
+            burst_arms: SyncFifo<TimerArm, 5>,
+            rto_arms: SyncFifo<TimerArm, 5>,
+            burst_wheel: TimerWheel<QPW, 8>,
+            rto_wheel: TimerWheel<QPW, 8>,
+            random: Lfsr = Lfsr::new(0x9e37_79b9_7f4a_7c15),
+            pipeline: SenderPipeline<QPW>,
+            pack: Pack<SenderStatus, 512>,
+            offered: [Signal<Local, bool>; SOURCES] = from_fn(|_| Signal::default()),
+            head: [Signal<Local, Bits<16>>; SOURCES] = from_fn(|_| Signal::default()),
+            // The head's QP is in no stage of the pipeline.
+            eligible: [Reg<bool>; SOURCES] = from_fn(|_| Reg::default()),
+            // The source has not had its turn in this round.
+            waits: [Reg<bool>; SOURCES] = from_fn(|_| Reg::default()),
+            turn: [Signal<Local, bool>; SOURCES] = from_fn(|_| Signal::default()),
         }
     }
 }
@@ -131,26 +177,38 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         dff_setup!(
             self,
             clock,
-            turn,
-            recent_1_valid,
-            recent_2_valid,
-            recent_3_valid,
-            served,
-            answered,
-            cfg_age,
             second,
+            in_pipe_1,
+            in_pipe_2,
+            in_pipe_3,
+            enter,
+            room,
+            backlog,
+            full,
+            asked,
+            pending,
+            done,
+            last_grant_valid,
+            rto_tick,
             second_probe,
-            counted_probe,
-            recent_1,
-            recent_2,
-            recent_3,
-            second_grant,
-            status
+            ecn_echoes,
+            prunes,
+            window_naks,
+            sync_naks,
+            ghost_acks,
+            bad_acks,
+            timeouts,
+            recoveries,
+            probes,
+            started,
+            active,
+            entering,
+            last_grant,
+            result
         );
         clock!(
             self,
             clock,
-            pipeline,
             acks,
             works,
             errors,
@@ -160,9 +218,9 @@ impl<const QPW: usize> Logic for Sender<QPW> {
             rto_arms,
             burst_wheel,
             rto_wheel,
-            random
+            random,
+            pipeline
         );
-        self.pipeline.reset.next = self.reset.val();
         self.acks.reset.next = self.reset.val();
         self.works.reset.next = self.reset.val();
         self.errors.reset.next = self.reset.val();
@@ -173,254 +231,287 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         self.burst_wheel.reset.next = self.reset.val();
         self.rto_wheel.reset.next = self.reset.val();
         self.random.reset.next = self.reset.val();
-        self.acks.in_data.next = self.ack.val();
+        self.pipeline.reset.next = self.reset.val();
+        for i in 0..SOURCES {
+            self.eligible[i].clock.next = self.clock.val();
+            self.eligible[i].reset.next = self.reset.val();
+            self.eligible[i].d.next = self.eligible[i].q.val();
+            self.waits[i].clock.next = self.clock.val();
+            self.waits[i].reset.next = self.reset.val();
+            self.waits[i].d.next = self.waits[i].q.val();
+        }
+
+        comment!("queues of events; hole_repair would keep the SACK map here");
+        self.from_ack.next = self.no_event.val();
+        self.from_ack.next.ack = true;
+        self.from_ack.next.qpn = self.ack.val().qpn;
+        self.from_ack.next.sack = self.ack.val().sack;
+        self.from_ack.next.value = self.ack.val().aack;
+        self.from_ack.next.flags = self.ack.val().flags;
+        self.from_ack.next.code = self.ack.val().syndrome;
+        self.from_ack.next.vp = self.ack.val().vp;
+        self.from_ack.next.stamp = self.ack.val().stamp;
+        self.acks.in_data.next = self.from_ack.val();
         self.acks.in_valid.next = self.ack_valid.val();
         self.ack_ready.next = self.acks.in_ready.val();
         self.works.in_data.next = self.work.val();
         self.works.in_valid.next = self.work_valid.val();
         self.work_ready.next = self.works.in_ready.val();
+        self.from_work.next = self.no_event.val();
+        self.from_work.next.work = true;
+        self.from_work.next.qpn = self.works.out_data.val().qpn;
+        self.from_work.next.value = self.works.out_data.val().packets;
         self.errors.in_data.next = self.error.val();
         self.errors.in_valid.next = self.error_valid.val();
         self.error_ready.next = self.errors.in_ready.val();
+        self.from_error.next = self.no_event.val();
+        self.from_error.next.error = true;
+        self.from_error.next.qpn = self.errors.out_data.val().qpn;
+        self.from_error.next.code = self.errors.out_data.val().status;
+        self.from_burst.next = self.no_event.val();
+        self.from_burst.next.burst = true;
+        self.from_burst.next.qpn = self.burst_wheel.fire.val();
+        self.from_timeout.next = self.no_event.val();
+        self.from_timeout.next.timeout = true;
+        self.from_timeout.next.qpn = self.rto_wheel.fire.val();
+        self.from_cfg.next = self.no_event.val();
+        self.from_cfg.next.command = true;
+        self.from_cfg.next.qpn = bit_cast::<16, 24>(self.cfg.val().index);
+
+        comment!("the command on the configuration bus");
+        self.ours.next = (self.cfg.val().op == self.op_create.val())
+            | (self.cfg.val().op == self.op_modify.val())
+            | (self.cfg.val().op == self.op_query.val())
+            | (self.cfg.val().op == self.op_destroy.val());
+        self.done.d.next = false;
+        if !self.cfg_valid.val() {
+            self.asked.d.next = false;
+        } else if !self.asked.q.val() & self.started.q.val() {
+            self.asked.d.next = true;
+            self.pending.d.next = self.ours.val();
+            self.done.d.next = !self.ours.val();
+        }
+
+        comment!("first cycle: which heads have their QP out of the pipeline");
+        self.offered[0].next = self.pending.q.val();
+        self.head[0].next = self.from_cfg.val().qpn;
+        self.offered[1].next = self.errors.out_valid.val();
+        self.head[1].next = self.from_error.val().qpn;
+        self.offered[2].next = self.rto_wheel.fire_valid.val();
+        self.head[2].next = self.rto_wheel.fire.val();
+        self.offered[3].next = self.burst_wheel.fire_valid.val();
+        self.head[3].next = self.burst_wheel.fire.val();
+        self.offered[4].next = self.works.out_valid.val();
+        self.head[4].next = self.from_work.val().qpn;
+        self.offered[5].next = self.acks.out_valid.val();
+        self.head[5].next = self.acks.out_data.val().qpn;
+        self.second.d.next = !self.second.q.val();
+        for i in 0..SOURCES {
+            self.eligible[i].d.next = self.offered[i].val()
+                & !self.second.q.val()
+                & !(self.in_pipe_1.q.val().some
+                    & (self.in_pipe_1.q.val().qpn == self.head[i].val()))
+                & !(self.in_pipe_2.q.val().some
+                    & (self.in_pipe_2.q.val().qpn == self.head[i].val()))
+                & !(self.in_pipe_3.q.val().some
+                    & (self.in_pipe_3.q.val().qpn == self.head[i].val()));
+        }
+
+        comment!("second cycle: pick, in turn");
+        self.pick.next = self.second.q.val() & self.room.q.val();
+        self.taken.next = !self.pick.val();
+        for i in 0..SOURCES {
+            self.turn[i].next =
+                self.eligible[i].q.val() & self.waits[i].q.val() & !self.taken.val();
+            self.taken.next = self.taken.val() | self.turn[i].val();
+        }
+        for i in 0..SOURCES {
+            self.turn[i].next = self.turn[i].val() | (self.eligible[i].q.val() & !self.taken.val());
+            self.taken.next = self.taken.val() | self.eligible[i].q.val();
+        }
+        self.taken.next = self.taken.val() & self.pick.val();
+        self.passed.next = false;
+        for i in 0..SOURCES {
+            if self.taken.val() {
+                self.waits[i].d.next = self.passed.val();
+            }
+            self.passed.next = self.passed.val() | self.turn[i].val();
+        }
+        self.chosen.next = self.from_cfg.val();
+        if self.turn[1].val() {
+            self.chosen.next = self.from_error.val();
+        }
+        if self.turn[2].val() {
+            self.chosen.next = self.from_timeout.val();
+        }
+        if self.turn[3].val() {
+            self.chosen.next = self.from_burst.val();
+        }
+        if self.turn[4].val() {
+            self.chosen.next = self.from_work.val();
+        }
+        if self.turn[5].val() {
+            self.chosen.next = self.acks.out_data.val();
+        }
+        if self.turn[0].val() {
+            self.pending.d.next = false;
+        }
+        self.errors.out_ready.next = self.turn[1].val();
+        self.rto_wheel.fire_ready.next = self.turn[2].val();
+        self.burst_wheel.fire_ready.next = self.turn[3].val();
+        self.works.out_ready.next = self.turn[4].val();
+        self.acks.out_ready.next = self.turn[5].val();
+        self.enter.d.next = self.taken.val();
+        self.entering.d.next = self.chosen.val();
+        if self.second.q.val() {
+            self.in_pipe_1.d.next.some = self.taken.val();
+            self.in_pipe_1.d.next.qpn = self.chosen.val().qpn;
+            self.in_pipe_2.d.next = self.in_pipe_1.q.val();
+            self.in_pipe_3.d.next = self.in_pipe_2.q.val();
+        }
+
+        comment!("the pipeline");
+        self.random.advance.next = true;
+        self.random.load.next = false;
+        self.random.seed.next = self.random.value.val();
+        self.pipeline.incoming.next = self.entering.q.val();
+        self.pipeline.incoming_valid.next = self.enter.q.val();
+        self.pipeline.now.next = self.tick.val();
+        self.pipeline.random.next = self.random.value.val();
+        self.pipeline.backlog.next = self.backlog.q.val();
+        self.pipeline.full.next = self.full.q.val();
+        self.pipeline.cfg.next = self.cfg.val();
+        self.out.next = self.pipeline.outcome.val();
+        self.after.next = self.pipeline.written.val();
+
+        comment!("grants: the second of an event one cycle after the first");
+        self.last_grant.d.next = self.out.val().grant_1;
+        self.last_grant_valid.d.next =
+            self.pipeline.outcome_valid.val() & self.out.val().grant_1_valid;
+        self.grants.in_data.next = self.out.val().grant_0;
+        self.grants.in_valid.next =
+            self.pipeline.outcome_valid.val() & self.out.val().grant_0_valid;
+        if self.last_grant_valid.q.val() {
+            self.grants.in_data.next = self.last_grant.q.val();
+            self.grants.in_valid.next = true;
+        }
         self.grant.next = self.grants.out_data.val();
         self.grant_valid.next = self.grants.out_valid.val();
         self.grants.out_ready.next = self.grant_ready.val();
+        self.waiting_grants.next = self.grants.count.val();
+        self.backlog.d.next = self.waiting_grants.val().get_bits::<9>(1).any();
+        self.full.d.next = self.waiting_grants.val().get_bits::<4>(6).all();
+
+        comment!("progress");
+        self.news.in_data.next = self.out.val().progress;
+        self.news.in_valid.next = self.pipeline.outcome_valid.val() & self.out.val().progress_valid;
         self.progress.next = self.news.out_data.val();
         self.progress_valid.next = self.news.out_valid.val();
         self.news.out_ready.next = self.progress_ready.val();
-        self.random.advance.next = true;
-        self.random.load.next = false;
-        self.random.seed.next = bits::<64>(0);
-
-        comment!("scoreboard: who entered 2, 4 or 6 cycles ago");
-        self.turn.d.next = !self.turn.q.val();
-        self.command_number.next = self.cfg.val().index.get_bits::<16>(0);
-        self.command_free.next = (!self.recent_1_valid.q.val()
-            | (self.recent_1.q.val() != self.command_number.val()))
-            & (!self.recent_2_valid.q.val() | (self.recent_2.q.val() != self.command_number.val()))
-            & (!self.recent_3_valid.q.val() | (self.recent_3.q.val() != self.command_number.val()));
-        self.error_free.next = (!self.recent_1_valid.q.val()
-            | (self.recent_1.q.val() != self.errors.out_data.val().qpn))
-            & (!self.recent_2_valid.q.val()
-                | (self.recent_2.q.val() != self.errors.out_data.val().qpn))
-            & (!self.recent_3_valid.q.val()
-                | (self.recent_3.q.val() != self.errors.out_data.val().qpn));
-        self.burst_free.next = (!self.recent_1_valid.q.val()
-            | (self.recent_1.q.val() != self.burst_wheel.fire.val()))
-            & (!self.recent_2_valid.q.val()
-                | (self.recent_2.q.val() != self.burst_wheel.fire.val()))
-            & (!self.recent_3_valid.q.val()
-                | (self.recent_3.q.val() != self.burst_wheel.fire.val()));
-        self.timeout_free.next = (!self.recent_1_valid.q.val()
-            | (self.recent_1.q.val() != self.rto_wheel.fire.val()))
-            & (!self.recent_2_valid.q.val() | (self.recent_2.q.val() != self.rto_wheel.fire.val()))
-            & (!self.recent_3_valid.q.val() | (self.recent_3.q.val() != self.rto_wheel.fire.val()));
-        self.work_free.next = (!self.recent_1_valid.q.val()
-            | (self.recent_1.q.val() != self.works.out_data.val().qpn))
-            & (!self.recent_2_valid.q.val()
-                | (self.recent_2.q.val() != self.works.out_data.val().qpn))
-            & (!self.recent_3_valid.q.val()
-                | (self.recent_3.q.val() != self.works.out_data.val().qpn));
-        self.ack_free.next = (!self.recent_1_valid.q.val()
-            | (self.recent_1.q.val() != self.acks.out_data.val().qpn))
-            & (!self.recent_2_valid.q.val()
-                | (self.recent_2.q.val() != self.acks.out_data.val().qpn))
-            & (!self.recent_3_valid.q.val()
-                | (self.recent_3.q.val() != self.acks.out_data.val().qpn));
-
-        comment!("commands are stable for some cycles before they enter");
-        self.ours.next = (self.cfg.val().op >= self.create_qp.val())
-            & (self.cfg.val().op <= self.destroy_qp.val());
-        self.answered.d.next = false;
-        if !self.cfg_valid.val() {
-            self.served.d.next = false;
-            self.cfg_age.d.next = bits::<2>(0);
-        } else {
-            if !self.cfg_age.q.val().all() {
-                self.cfg_age.d.next = self.cfg_age.q.val() + 1;
-            }
-            if !self.served.q.val() & !self.ours.val() {
-                self.served.d.next = true;
-                self.answered.d.next = true;
-            }
-        }
-        self.settled.next = self.cfg_valid.val()
-            & self.ours.val()
-            & self.cfg_age.q.val().all()
-            & !self.served.q.val();
-
-        comment!("one event every second cycle, if what it brings about has room");
-        self.may_issue.next = self.turn.q.val()
-            & self.pipeline.init_done.val()
-            & (self.news.count.val() < self.most_news.val())
-            & (self.burst_arms.count.val() < self.most_arms.val())
-            & (self.rto_arms.count.val() < self.most_arms.val());
-        self.chosen.next = self.blank.val();
-        self.take_command.next = false;
-        self.take_error.next = false;
-        self.take_burst.next = false;
-        self.take_timeout.next = false;
-        self.take_work.next = false;
-        self.take_ack.next = false;
-        if self.may_issue.val() {
-            if self.settled.val() & self.command_free.val() {
-                self.take_command.next = true;
-                self.chosen.next.command = true;
-                self.chosen.next.qpn = self.command_number.val();
-            } else if self.errors.out_valid.val() & self.error_free.val() {
-                self.take_error.next = true;
-                self.chosen.next.error = true;
-                self.chosen.next.qpn = self.errors.out_data.val().qpn;
-                self.chosen.next.code = self.errors.out_data.val().status;
-            } else if self.burst_wheel.fire_valid.val() & self.burst_free.val() {
-                self.take_burst.next = true;
-                self.chosen.next.burst = true;
-                self.chosen.next.qpn = self.burst_wheel.fire.val();
-            } else if self.rto_wheel.fire_valid.val() & self.timeout_free.val() {
-                self.take_timeout.next = true;
-                self.chosen.next.timeout = true;
-                self.chosen.next.qpn = self.rto_wheel.fire.val();
-            } else if self.works.out_valid.val() & self.work_free.val() {
-                self.take_work.next = true;
-                self.chosen.next.work = true;
-                self.chosen.next.qpn = self.works.out_data.val().qpn;
-                self.chosen.next.value = self.works.out_data.val().packets;
-            } else if self.acks.out_valid.val() & self.ack_free.val() {
-                self.take_ack.next = true;
-                self.chosen.next.ack = true;
-                self.chosen.next.qpn = self.acks.out_data.val().qpn;
-                self.chosen.next.sack = self.acks.out_data.val().sack;
-                self.chosen.next.value = self.acks.out_data.val().aack;
-                self.chosen.next.flags = self.acks.out_data.val().flags;
-                self.chosen.next.code = self.acks.out_data.val().syndrome;
-                self.chosen.next.vp = self.acks.out_data.val().vp;
-                self.chosen.next.stamp = self.acks.out_data.val().stamp;
-            }
-        }
-        self.issues.next = self.take_command.val()
-            | self.take_error.val()
-            | self.take_burst.val()
-            | self.take_timeout.val()
-            | self.take_work.val()
-            | self.take_ack.val();
-        if self.take_command.val() {
-            self.served.d.next = true;
-        }
-        self.errors.out_ready.next = self.take_error.val();
-        self.burst_wheel.fire_ready.next = self.take_burst.val();
-        self.rto_wheel.fire_ready.next = self.take_timeout.val();
-        self.works.out_ready.next = self.take_work.val();
-        self.acks.out_ready.next = self.take_ack.val();
-        if self.turn.q.val() {
-            self.recent_1.d.next = self.chosen.val().qpn;
-            self.recent_1_valid.d.next = self.issues.val();
-            self.recent_2.d.next = self.recent_1.q.val();
-            self.recent_2_valid.d.next = self.recent_1_valid.q.val();
-            self.recent_3.d.next = self.recent_2.q.val();
-            self.recent_3_valid.d.next = self.recent_2_valid.q.val();
-        }
-        self.pipeline.incoming.next = self.chosen.val();
-        self.pipeline.incoming_valid.next = self.issues.val();
-        self.pipeline.now.next = self.tick.val();
-        self.pipeline.random.next = self.random.value.val();
-        self.pipeline.backlog.next = self.grants.count.val() >= self.backlog.val();
-        self.pipeline.full.next = self.grants.count.val() >= self.most_grants.val();
-        self.pipeline.cfg.next = self.cfg.val();
-
-        comment!("grants: the second of an event follows a cycle later, before another event can come out");
-        self.grants.in_data.next = self.pipeline.outcome.val().grant_0;
-        self.grants.in_valid.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().grant_0_valid;
-        self.second.d.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().grant_1_valid;
-        self.second_grant.d.next = self.pipeline.outcome.val().grant_1;
-        if self.second.q.val() {
-            self.grants.in_data.next = self.second_grant.q.val();
-            self.grants.in_valid.next = true;
-        }
-        self.news.in_data.next = self.pipeline.outcome.val().progress;
-        self.news.in_valid.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().progress_valid;
 
         comment!("timers");
-        self.burst_arm.next.qpn = self.pipeline.outcome.val().qpn;
-        self.burst_arm.next.delay = bit_cast::<32, 8>(self.pipeline.outcome.val().arm_burst);
-        self.burst_arms.in_data.next = self.burst_arm.val();
+        self.rto_tick.d.next = self.tick_pulse.val() & !self.tick.val().get_bits::<6>(0).any();
+        self.burst_arms.in_data.next.qpn = self.out.val().qpn;
+        self.burst_arms.in_data.next.delay = bit_cast::<32, 8>(self.out.val().arm_burst);
         self.burst_arms.in_valid.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().arm_burst_valid;
+            self.pipeline.outcome_valid.val() & self.out.val().arm_burst_valid;
         self.burst_wheel.arm.next = self.burst_arms.out_data.val();
         self.burst_wheel.arm_valid.next = self.burst_arms.out_valid.val();
         self.burst_arms.out_ready.next = self.burst_wheel.arm_ready.val();
         self.burst_wheel.tick.next = self.tick_pulse.val();
-        self.rto_arm.next.qpn = self.pipeline.outcome.val().qpn;
-        self.rto_arm.next.delay = bit_cast::<32, 8>(self.pipeline.outcome.val().arm_rto);
-        self.rto_arms.in_data.next = self.rto_arm.val();
+        self.rto_arms.in_data.next.qpn = self.out.val().qpn;
+        self.rto_arms.in_data.next.delay = bit_cast::<32, 8>(self.out.val().arm_rto);
         self.rto_arms.in_valid.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().arm_rto_valid;
+            self.pipeline.outcome_valid.val() & self.out.val().arm_rto_valid;
         self.rto_wheel.arm.next = self.rto_arms.out_data.val();
         self.rto_wheel.arm_valid.next = self.rto_arms.out_valid.val();
         self.rto_arms.out_ready.next = self.rto_wheel.arm_ready.val();
-        self.rto_wheel.tick.next =
-            self.tick_pulse.val() & (self.tick.val().get_bits::<6>(0) == self.half.val());
+        self.rto_wheel.tick.next = self.rto_tick.q.val();
 
-        comment!("commands: the answer");
-        self.report.record.next.state = self.pipeline.written.val().state;
-        self.report.record.next.recovering = self.pipeline.written.val().recovering;
-        self.report.record.next.cwnd = self.pipeline.written.val().cwnd;
-        self.report.record.next.inflate = self.pipeline.written.val().inflate;
-        self.report.record.next.snd_una = self.pipeline.written.val().snd_una;
-        self.report.record.next.snd_nxt = self.pipeline.written.val().snd_nxt;
-        self.report.record.next.snd_lim = self.pipeline.written.val().snd_lim;
-        self.report.record.next.snd_ooh = self.pipeline.written.val().snd_ooh;
-        self.report.record.next.recovery = self.pipeline.written.val().recovery;
-        self.report.record.next.snd_retx = self.pipeline.written.val().snd_retx;
-        self.report.record.next.srtt = self.pipeline.written.val().srtt;
-        self.report.record.next.rttvar = self.pipeline.written.val().rttvar;
-        self.report.record.next.retries = self.pipeline.written.val().retries;
-        self.report.record.next.backoff = self.pipeline.written.val().backoff;
-        self.report.record.next.last_vp = self.pipeline.written.val().last_vp;
-        if self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().command {
-            self.answered.d.next = true;
-            self.status.d.next = self.report.image.val().get_bits::<512>(0);
-        }
-        self.cfg_done.next = self.answered.q.val();
-        self.cfg_result.next = self.status.q.val();
-
-        comment!("counters");
-        self.second_probe.d.next = self.pipeline.outcome_valid.val()
-            & self.pipeline.outcome.val().counts.probes.get_bit(1);
-        self.counted_probe.d.next = self.second_probe.q.val()
-            | (self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.probes.any());
-        self.cnt_probes.next = self.counted_probe.q.val();
-        self.cnt_ecn_echoes.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.ecn_echo;
-        self.cnt_prunes.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.prune;
-        self.cnt_window_naks.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.window_nak;
-        self.cnt_sync_naks.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.sync_nak;
-        self.cnt_ghost_acks.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.ghost;
-        self.cnt_bad_acks.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.bad_ack;
-        self.cnt_timeouts.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.timeout;
-        self.cnt_recoveries.next =
-            self.pipeline.outcome_valid.val() & self.pipeline.outcome.val().counts.recovery;
-        self.init_done.next = self.pipeline.init_done.val()
+        comment!("no event enters that may find no room for what it brings about");
+        self.waiting_progress.next = self.news.count.val();
+        self.waiting_burst.next = self.burst_arms.count.val();
+        self.waiting_rto.next = self.rto_arms.count.val();
+        self.started.d.next = self.pipeline.init_done.val()
             & self.burst_wheel.init_done.val()
             & self.rto_wheel.init_done.val();
-        self.busy.next = self.pipeline.busy.val()
-            | self.acks.out_valid.val()
-            | self.works.out_valid.val()
-            | self.errors.out_valid.val()
+        self.room.d.next = self.started.q.val()
+            & !self.waiting_progress.val().get_bit(5)
+            & !self.waiting_burst.val().get_bit(4)
+            & !self.waiting_rto.val().get_bit(4);
+
+        comment!("answer of a command");
+        self.status.next.state = self.after.val().state;
+        self.status.next.recovering = self.after.val().recovering;
+        self.status.next.cwnd = self.after.val().cwnd;
+        self.status.next.inflate = self.after.val().inflate;
+        self.status.next.snd_una = self.after.val().snd_una;
+        self.status.next.snd_nxt = self.after.val().snd_nxt;
+        self.status.next.snd_lim = self.after.val().snd_lim;
+        self.status.next.snd_ooh = self.after.val().snd_ooh;
+        self.status.next.recovery = self.after.val().recovery;
+        self.status.next.snd_retx = self.after.val().snd_retx;
+        self.status.next.srtt = self.after.val().srtt;
+        self.status.next.rttvar = self.after.val().rttvar;
+        self.status.next.retries = self.after.val().retries;
+        self.status.next.backoff = self.after.val().backoff;
+        self.status.next.last_vp = self.after.val().last_vp;
+        self.pack.record.next = self.status.val();
+        if self.pipeline.outcome_valid.val() & self.out.val().command {
+            self.done.d.next = true;
+            self.result.d.next = self.pack.image.val();
+        }
+        self.cfg_done.next = self.done.q.val();
+        self.cfg_result.next = self.result.q.val();
+
+        comment!("counters: two probes make two pulses, as events are two cycles apart");
+        self.second_probe.d.next =
+            self.pipeline.outcome_valid.val() & self.out.val().counts.probes.get_bit(1);
+        self.probes.d.next = (self.pipeline.outcome_valid.val()
+            & self.out.val().counts.probes.any())
+            | self.second_probe.q.val();
+        self.ecn_echoes.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.ecn_echo;
+        self.prunes.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.prune;
+        self.window_naks.d.next =
+            self.pipeline.outcome_valid.val() & self.out.val().counts.window_nak;
+        self.sync_naks.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.sync_nak;
+        self.ghost_acks.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.ghost;
+        self.bad_acks.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.bad_ack;
+        self.timeouts.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.timeout;
+        self.recoveries.d.next = self.pipeline.outcome_valid.val() & self.out.val().counts.recovery;
+        self.cnt_probes.next = self.probes.q.val();
+        self.cnt_ecn_echoes.next = self.ecn_echoes.q.val();
+        self.cnt_prunes.next = self.prunes.q.val();
+        self.cnt_window_naks.next = self.window_naks.q.val();
+        self.cnt_sync_naks.next = self.sync_naks.q.val();
+        self.cnt_ghost_acks.next = self.ghost_acks.q.val();
+        self.cnt_bad_acks.next = self.bad_acks.q.val();
+        self.cnt_timeouts.next = self.timeouts.q.val();
+        self.cnt_recoveries.next = self.recoveries.q.val();
+
+        self.init_done.next = self.started.q.val();
+        self.active.d.next = self.acks.out_valid.val()
+            | self.acks.count.val().any()
+            | self.works.count.val().any()
+            | self.errors.count.val().any()
             | self.grants.count.val().any()
-            | self.news.out_valid.val()
-            | self.burst_arms.out_valid.val()
-            | self.rto_arms.out_valid.val()
+            | self.news.count.val().any()
+            | self.burst_arms.count.val().any()
+            | self.rto_arms.count.val().any()
             | self.burst_wheel.busy.val()
             | self.rto_wheel.busy.val()
-            | self.second.q.val();
+            | self.pending.q.val()
+            | self.enter.q.val()
+            | self.last_grant_valid.q.val()
+            | self.pipeline.busy.val();
+        self.busy.next = self.active.q.val();
+
+        self.trace_seen.next = self.pipeline.seen.val();
+        self.trace_env.next = self.pipeline.seen_env.val();
+        self.trace_random.next = self.pipeline.seen_random.val();
+        self.trace_seen_valid.next = self.pipeline.seen_valid.val();
+        self.trace_outcome.next = self.pipeline.outcome.val();
+        self.trace_written.next = self.pipeline.written.val();
+        self.trace_valid.next = self.pipeline.outcome_valid.val();
     }
 }

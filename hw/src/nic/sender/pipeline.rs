@@ -376,9 +376,9 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.findings_3.d.next.fatal_status = self.access_error.val();
         }
         self.reserved.next = !self.answered.val()
-            & !(self.e2.val().code.get_bits::<3>(5) == self.kind_rnr.val())
+            & (self.e2.val().code.get_bits::<3>(5) != self.kind_rnr.val())
             & !self.refused.val()
-            & !(self.e2.val().code == self.nak_sequence.val());
+            & (self.e2.val().code != self.nak_sequence.val());
         // What was never sent cannot be acknowledged.
         self.findings_3.d.next.bad = self.reserved.val()
             | (!self.d2.val().sack.get_bit(23) & (self.d2.val().sack >= self.d2.val().flight))
