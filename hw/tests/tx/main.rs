@@ -1,0 +1,4 @@
+//! Tests of the transmit blocks: rust-hdl simulator and Verilated form against plain Rust.
+
+mod segment;
+mod support;
