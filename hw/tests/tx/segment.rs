@@ -111,6 +111,11 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     (packet, message.iova.to_u64() + index * bytes)
 }
 
+fn brief(p: &PacketCmd) -> String {
+    let (qpn, psn, opcode, offset) = (p.qpn.to_u64(), p.psn.to_u64(), p.opcode.to_u64(), p.offset.to_u64());
+    format!("QP {qpn} PSN {psn:#x} opcode {opcode:#x} offset {offset} marker {}", p.marker)
+}
+
 #[derive(Default)]
 struct Queue {
     live: VecDeque<Launch>,
@@ -118,6 +123,12 @@ struct Queue {
     next_psn: u32,
     /// PSN after the last grant.
     cursor: u32,
+}
+
+impl Queue {
+    fn holds(&self, psn: u32) -> bool {
+        self.live.iter().any(|m| psn_distance(psn, m.first_psn.to_u32()) < m.packets.to_u32())
+    }
 }
 
 struct Expected {
@@ -162,14 +173,14 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             let queued = launches.items.iter().filter(|l| l.qpn.to_u64() == qpn).count();
             // Phases with a full ring, phases with a short one.
             let most = if step / 700 % 2 == 0 { 64 } else { 3 };
-            if queued == 0 && queue.live.len() < most && chance(rng, 60) && span < 1 << 23 {
+            if queued == 0 && queue.live.len() < most && chance(rng, 12) && span < 1 << 23 {
                 let m = message(rng, qpn, queue.next_slot, queue.next_psn, (1 << 23) - span);
                 queue.next_slot = (queue.next_slot + 1) % 64;
                 queue.next_psn = queue.next_psn.wrapping_add(m.packets.to_u32()) & 0xff_ffff;
                 launches.items.push_back(m);
             }
             let leaving = retirements.items.iter().filter(|r| r.qpn.to_u64() == qpn).count();
-            if leaving == 0 && !queue.live.is_empty() && chance(rng, if most == 64 { 3 } else { 20 }) {
+            if leaving == 0 && !queue.live.is_empty() && chance(rng, if most == 64 { 2 } else { 8 }) {
                 let m = &queue.live[0];
                 retirements.items.push_back(Retired { qpn: m.qpn, packets: m.packets });
             }
@@ -192,14 +203,22 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                         2 => first.wrapping_add(count).wrapping_sub(1),
                         3 if count > 0 => first.wrapping_add(rng.random_range(0..count)),
                         4 => queue.live[0].first_psn.to_u32(),
-                        _ => queue.cursor,
+                        _ if queue.holds(queue.cursor) => queue.cursor,
+                        _ => queue.live[0].first_psn.to_u32(),
                     };
-                    queue.cursor = psn.wrapping_add(1);
-                    grants.items.push_back(grant(psn, rng));
+                    let psn = psn & 0xff_ffff;
+                    // Never a PSN of the future.
+                    let newest = queue.live.back().unwrap();
+                    let limit = newest.first_psn.to_u32().wrapping_add(newest.packets.to_u32());
+                    if psn_distance(limit, psn).wrapping_sub(1) < 1 << 23 {
+                        queue.cursor = psn.wrapping_add(1) & 0xff_ffff;
+                        grants.items.push_back(grant(psn, rng));
+                    }
                 }
             }
             // A command, when nothing of this queue pair is on its way.
-            let quiet = queued == 0 && leaving == 0 && launches.items.iter().all(|l| l.qpn.to_u64() != qpn);
+            let quiet = launches.items.iter().all(|l| l.qpn.to_u64() != qpn)
+                && retirements.items.iter().all(|r| r.qpn.to_u64() != qpn);
             if command.is_none() && pause == 0 && quiet && chance(rng, 1) {
                 let (op, mask) = [
                     (Opcode::CreateQp, 0),
@@ -237,7 +256,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
         // Outputs first: what leaves now was accepted earlier.
         if out.packet_valid && inputs.packet_ready {
             loop {
-                let e = expected.pop_front().unwrap_or_else(|| panic!("step {step}: {:?} for nothing", out.packet));
+                let e = expected.pop_front().unwrap_or_else(|| panic!("step {step}: {} for nothing", brief(&out.packet)));
                 if e.packet == out.packet {
                     if e.packet.marker {
                         markers += 1;
@@ -247,7 +266,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                     packets += 1;
                     break;
                 }
-                assert!(e.optional, "step {step}: {:?} instead of {:?}", out.packet, e.packet);
+                assert!(e.optional, "step {step}: {} instead of {}", brief(&out.packet), brief(&e.packet));
                 dropped += 1;
             }
         }
@@ -296,8 +315,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             if empties {
                 queue.live.clear();
                 queue.next_slot = rng.random_range(0..64);
-                queue.next_psn = rng.random_range(0..1 << 24);
-                queue.cursor = queue.next_psn;
+                // The PSNs go on, so that a grant of the past never meets a message of the future.
             }
         }
     }
@@ -317,7 +335,7 @@ fn simulated() {
 #[test]
 fn verilated() {
     with_big_stack(|| {
-        for seed in 2..6 {
+        for seed in 1..5 {
             drive(&mut segment::Verilated::new(Segment::new()), &mut rng(seed), 60_000);
         }
     });
