@@ -172,8 +172,8 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             let span = queue.live.front().map_or(0, |m| psn_distance(queue.next_psn, m.first_psn.to_u32()));
             let queued = launches.items.iter().filter(|l| l.qpn.to_u64() == qpn).count();
             // Phases with a full ring, phases with a short one.
-            let most = if step / 700 % 2 == 0 { 64 } else { 3 };
-            if queued == 0 && queue.live.len() < most && chance(rng, 12) && span < 1 << 23 {
+            let most = if step / 1500 % 2 == 0 { 64 } else { 3 };
+            if queued == 0 && queue.live.len() < most && chance(rng, 5) && span < 1 << 23 {
                 // Small against the PSN space, so that a grant never waits while the PSNs come round.
                 let m = message(rng, qpn, queue.next_slot, queue.next_psn, ((1 << 23) - span).min(1 << 16));
                 queue.next_slot = (queue.next_slot + 1) % 64;
@@ -181,7 +181,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                 launches.items.push_back(m);
             }
             let leaving = retirements.items.iter().filter(|r| r.qpn.to_u64() == qpn).count();
-            if leaving == 0 && !queue.live.is_empty() && chance(rng, if most == 64 { 2 } else { 8 }) {
+            if leaving == 0 && !queue.live.is_empty() && chance(rng, if most == 64 { 1 } else { 3 }) {
                 let m = &queue.live[0];
                 retirements.items.push_back(Retired { qpn: m.qpn, packets: m.packets });
             }
@@ -220,7 +220,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             // A command, when nothing of this queue pair is on its way.
             let quiet = launches.items.iter().all(|l| l.qpn.to_u64() != qpn)
                 && retirements.items.iter().all(|r| r.qpn.to_u64() != qpn);
-            if command.is_none() && pause == 0 && quiet && chance(rng, 1) {
+            if command.is_none() && pause == 0 && quiet && rng.random_range(0..800) == 0 {
                 let (op, mask) = [
                     (Opcode::CreateQp, 0),
                     (Opcode::DestroyQp, 0),
