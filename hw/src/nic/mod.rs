@@ -6,4 +6,5 @@ pub mod layouts;
 pub mod mr_table;
 pub mod segment;
 
+pub mod tx_complete;
 pub mod types;

@@ -172,7 +172,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             let span = queue.live.front().map_or(0, |m| psn_distance(queue.next_psn, m.first_psn.to_u32()));
             let queued = launches.items.iter().filter(|l| l.qpn.to_u64() == qpn).count();
             // Phases with a full ring, phases with a short one.
-            let most = if step / 1500 % 2 == 0 { 64 } else { 3 };
+            let most = if step / 6000 % 2 == 0 { 64 } else { 3 };
             if queued == 0 && queue.live.len() < most && chance(rng, 5) && span < 1 << 23 {
                 // Small against the PSN space, so that a grant never waits while the PSNs come round.
                 let m = message(rng, qpn, queue.next_slot, queue.next_psn, ((1 << 23) - span).min(1 << 16));
