@@ -6,5 +6,6 @@ pub mod layouts;
 pub mod mr_table;
 pub mod segment;
 
+pub mod sq_fetch;
 pub mod tx_complete;
 pub mod types;

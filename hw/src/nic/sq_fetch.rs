@@ -1,0 +1,776 @@
+//! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
+
+use super::types::{CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, Retired, Work};
+use crate::leaf::{Beat, Ram, RamStyle, SyncFifo, Unpack};
+use crate::prelude::*;
+use crate::record;
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
+use mprdma_spec::descriptor::{sq_wqe, WrOpcode};
+use mprdma_spec::params::MAX_MESSAGE;
+use mprdma_spec::status::WcStatus;
+
+record! {
+    /// What the send queue takes from `qp_image`.
+    pub struct SendQueueFields {
+        pub mask: Bits<8> = qp_image::MASK,
+        pub state: Bits<4> = qp_image::STATE,
+        pub mtu: Bits<3> = qp_image::MTU,
+        pub pd: Bits<16> = qp_image::PD,
+        pub base: Bits<64> = qp_image::SQ_BASE,
+        pub log2: Bits<4> = qp_image::SQ_LOG2,
+        pub psn: Bits<24> = qp_image::SQ_PSN,
+    }
+}
+
+record! {
+    /// A send queue entry.
+    pub struct SendWqe {
+        pub opcode: Bits<8> = sq_wqe::OPCODE,
+        pub flags: Bits<8> = sq_wqe::FLAGS,
+        pub imm: Bits<32> = sq_wqe::IMM,
+        pub raddr: Bits<64> = sq_wqe::RADDR,
+        pub rkey: Bits<32> = sq_wqe::RKEY,
+        pub length: Bits<32> = sq_wqe::LENGTH,
+        pub laddr: Bits<64> = sq_wqe::LADDR,
+        pub lkey: Bits<32> = sq_wqe::LKEY,
+    }
+}
+
+/// A WQE that has been read.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct FetchedWqe {
+    pub wqe: SendWqe,
+    /// Last of its read.
+    pub last: bool,
+}
+
+/// A read of WQEs on its way.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct Batch {
+    pub qpn: Bits<16>,
+    /// Free-running index of the first WQE.
+    pub index: Bits<16>,
+}
+
+/// State of one send queue.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct SendQueue {
+    /// `spec::command::QpState`.
+    pub state: Bits<4>,
+    pub log2: Bits<4>,
+    pub mtu: Bits<3>,
+    /// The queue is in the work list.
+    pub listed: bool,
+    /// The next WQE does not fit the PSNs that may be outstanding; waits for a retirement.
+    pub blocked: bool,
+    pub slot: Bits<6>,
+    /// Messages launched and not retired, 0 to 64.
+    pub messages: Bits<7>,
+    /// Their PSNs.
+    pub packets: Bits<24>,
+    pub next_psn: Bits<24>,
+    pub next_wsn: Bits<24>,
+    pub pd: Bits<16>,
+    /// Free-running indices: posted, asked for, launched.
+    pub posted: Bits<16>,
+    pub asked: Bits<16>,
+    pub launched: Bits<16>,
+    pub base: Bits<64>,
+}
+
+#[derive(LogicState, Copy, Clone, Debug, PartialEq)]
+enum Step {
+    Clear,
+    Pick,
+    Load,
+    Size,
+    Act,
+}
+
+#[derive(LogicState, Copy, Clone, Debug, PartialEq)]
+enum Job {
+    Retire,
+    Error,
+    Command,
+    Doorbell,
+    Fetch,
+    Wqe,
+}
+
+block! {
+    /// Turns posted WQEs into launched messages, in order within a queue pair.
+    ///
+    /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), the configuration bus
+    ///   (CREATE_QP, MODIFY_QP, DESTROY_QP), `data` and `data_err` of the DMA read client, `answer` of the memory region
+    ///   table.
+    /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `cfg_done`,
+    ///   `init_done`, `busy`.
+    /// - Each job (WQE, read, doorbell, retirement, error, command) takes 4 cycles.
+    ///
+    /// A read does not cross the end of the ring, `posted`, or the 64 messages that a queue pair may have open. Up to 55
+    /// WQEs in up to 15 reads are on their way at a time. A WQE that would take the queue pair's outstanding PSNs past
+    /// 2^23 while something is outstanding is dropped with what was read behind it, and read again after a retirement.
+    /// A WQE is launched only when its index is the next in turn, so what an older read still brings does no harm.
+    ///
+    /// A WQE that cannot be sent is launched without PSNs and with a status, checked in this order:
+    /// `WorkRequestFlushed` (the queue pair is in ERROR; then nothing is read), `FatalError` (the read failed),
+    /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes), `LocalProtectionError` (key, bounds,
+    /// protection domain; not asked of a length of 0). `work` follows `launch` for what can be sent.
+    ///
+    /// In states other than RTS and ERROR doorbells are only remembered. A doorbell that would post more than the ring
+    /// holds is ignored. DESTROY_QP and a MODIFY_QP with `MASK_SENDER` are answered when no read is on its way and every
+    /// launch has been taken.
+    pub struct SqFetch[const QPW: usize][QPW] {
+        in {
+            clock: Clock,
+            reset: Bit,
+            cfg: CfgReq,
+            cfg_valid: Bit,
+            sq_db: Doorbell,
+            sq_db_valid: Bit,
+            retired: Retired,
+            retired_valid: Bit,
+            qp_error: QpError,
+            qp_error_valid: Bit,
+            data: Beat,
+            data_valid: Bit,
+            data_err: Bit,
+            answer: MrAnswer,
+            answer_valid: Bit,
+            read_req_ready: Bit,
+            query_ready: Bit,
+            launch_ready: Bit,
+            work_ready: Bit,
+        }
+        out {
+            sq_db_ready: Bit,
+            retired_ready: Bit,
+            qp_error_ready: Bit,
+            data_ready: Bit,
+            answer_ready: Bit,
+            read_req: DmaReadReq,
+            read_req_valid: Bit,
+            query: MrQuery,
+            query_valid: Bit,
+            launch: Launch,
+            launch_valid: Bit,
+            work: Work,
+            work_valid: Bit,
+            cfg_done: Bit,
+            init_done: Bit,
+            busy: Bit,
+        }
+        local {
+            room_in: Bit,
+            arrives: Bit,
+            fetched: FetchedWqe,
+            asks: MrQuery,
+            leaves: Bit,
+            granted: Work,
+            number: Bits<16>,
+            loaded: SendQueue,
+            next: SendQueue,
+            is_rts: Bit,
+            is_error: Bit,
+            restarts: Bit,
+            lists: Bit,
+            unlists: Bit,
+            serve_list: Bit,
+            room_out: Bit,
+            flying_next: Bits<6>,
+            mask: Bits<16>,
+            offset: Bits<16>,
+            waiting: Bits<16>,
+            to_end: Bits<16>,
+            on_way: Bits<16>,
+            space: Bits<16>,
+            count: Bits<4>,
+            read: DmaReadReq,
+            batch: Batch,
+            mtu_less_one: Bits<32>,
+            rounded: Bits<32>,
+            total: Bits<25>,
+            starts: Launch,
+            go: Bit,
+            sends: Bit,
+            back: Bit,
+            takes_wsn: Bit,
+            posts: Bits<16>,
+            work_left: Bit,
+        }
+        reg {
+            step: Step = Step::Clear,
+            job: Job = Job::Retire,
+            clearing: Bits<QPW>,
+            served: Bit,
+            draining: Bit,
+            cfg_answered: Bit,
+            turn: Bit,
+            // WQEs asked for and not taken from the FIFO.
+            flying: Bits<6>,
+            position: Bits<4>,
+            list_head: Bits<QPW>,
+            list_tail: Bits<QPW>,
+            list_count: Bits<17>,
+            list_ready: Bit,
+        }
+        pipe {
+            at: Bits<16>,
+            state: SendQueue,
+            bell: Doorbell,
+            leaver: Retired,
+            wqe: SendWqe,
+            found: MrAnswer,
+            index: Bits<16>,
+            read_failed: Bit,
+            packets: Bits<24>,
+            status: Bits<8>,
+            in_turn: Bit,
+            // What each limit allows, at most 8.
+            most_waiting: Bits<4>,
+            most_to_end: Bits<4>,
+            most_space: Bits<4>,
+            ring_offset: Bits<16>,
+        }
+        konst {
+            create_qp: Bits<4> = bits(Opcode::CreateQp as u64),
+            modify_qp: Bits<4> = bits(Opcode::ModifyQp as u64),
+            destroy_qp: Bits<4> = bits(Opcode::DestroyQp as u64),
+            mask_state: Bits<8> = bits(MASK_STATE),
+            mask_sender: Bits<8> = bits(MASK_SENDER),
+            state_reset: Bits<4> = bits(QpState::Reset as u64),
+            state_rts: Bits<4> = bits(QpState::Rts as u64),
+            state_error: Bits<4> = bits(QpState::Error as u64),
+            op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
+            flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
+            fatal: Bits<8> = bits(WcStatus::FatalError as u64),
+            bad_operation: Bits<8> = bits(WcStatus::LocalQpOperationError as u64),
+            bad_length: Bits<8> = bits(WcStatus::LocalLengthError as u64),
+            bad_key: Bits<8> = bits(WcStatus::LocalProtectionError as u64),
+            longest: Bits<32> = bits(MAX_MESSAGE),
+            most_messages: Bits<7> = bits(64),
+            ring_slots: Bits<16> = bits(64),
+            most_packets: Bits<25> = bits(1 << 23),
+            most_flying: Bits<6> = bits(48),
+            most_works: Bits<4> = bits(8),
+            batch_16: Bits<16> = bits(8),
+            batch_4: Bits<4> = bits(8),
+            one_4: Bits<4> = bits(1),
+            one_6: Bits<6> = bits(1),
+            one_7: Bits<7> = bits(1),
+            one_16: Bits<16> = bits(1),
+            one_17: Bits<17> = bits(1),
+            one_24: Bits<24> = bits(1),
+            one_32: Bits<32> = bits(1),
+            base_mtu: Bits<32> = bits(128),
+            empty: SendQueue = SendQueue::default(),
+            blank: Launch = Launch::default(),
+        }
+        sub {
+            fields: Unpack<SendQueueFields, 1024> = Unpack::default(),
+            entry: Unpack<SendWqe, 512> = Unpack::default(),
+            states: Ram<SendQueue, QPW> = Ram::new(RamStyle::Block, false),
+            list: Ram<Bits<16>, QPW> = Ram::new(RamStyle::Distributed, false),
+            doorbells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
+            retirements: SyncFifo<Retired, 3> = SyncFifo::shallow(),
+            errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
+            wqes: SyncFifo<FetchedWqe, 6> = SyncFifo::shallow(),
+            // One entry per read that has arrived whole: did it fail?
+            verdicts: SyncFifo<bool, 4> = SyncFifo::shallow(),
+            queries: SyncFifo<MrQuery, 6> = SyncFifo::shallow(),
+            answers: SyncFifo<MrAnswer, 3> = SyncFifo::shallow(),
+            batches: SyncFifo<Batch, 4> = SyncFifo::shallow(),
+            reads: SyncFifo<DmaReadReq, 2> = SyncFifo::shallow(),
+            launches: SyncFifo<Launch, 2> = SyncFifo::shallow(),
+            works: SyncFifo<Work, 4> = SyncFifo::shallow(),
+        }
+    }
+}
+
+impl<const QPW: usize> Logic for SqFetch<QPW> {
+    #[hdl_gen]
+    fn update(&mut self) {
+        dff_setup!(
+            self,
+            clock,
+            step,
+            job,
+            clearing,
+            served,
+            draining,
+            cfg_answered,
+            turn,
+            flying,
+            position,
+            list_head,
+            list_tail,
+            list_count,
+            list_ready,
+            at,
+            state,
+            bell,
+            leaver,
+            wqe,
+            found,
+            index,
+            read_failed,
+            packets,
+            status,
+            in_turn,
+            most_waiting,
+            most_to_end,
+            most_space,
+            ring_offset
+        );
+        clock!(
+            self,
+            clock,
+            states,
+            list,
+            doorbells,
+            retirements,
+            errors,
+            wqes,
+            verdicts,
+            queries,
+            answers,
+            batches,
+            reads,
+            launches,
+            works
+        );
+        self.doorbells.reset.next = self.reset.val();
+        self.retirements.reset.next = self.reset.val();
+        self.errors.reset.next = self.reset.val();
+        self.wqes.reset.next = self.reset.val();
+        self.verdicts.reset.next = self.reset.val();
+        self.queries.reset.next = self.reset.val();
+        self.answers.reset.next = self.reset.val();
+        self.batches.reset.next = self.reset.val();
+        self.reads.reset.next = self.reset.val();
+        self.launches.reset.next = self.reset.val();
+        self.works.reset.next = self.reset.val();
+        self.doorbells.in_data.next = self.sq_db.val();
+        self.doorbells.in_valid.next = self.sq_db_valid.val();
+        self.sq_db_ready.next = self.doorbells.in_ready.val();
+        self.retirements.in_data.next = self.retired.val();
+        self.retirements.in_valid.next = self.retired_valid.val();
+        self.retired_ready.next = self.retirements.in_ready.val();
+        self.errors.in_data.next = self.qp_error.val();
+        self.errors.in_valid.next = self.qp_error_valid.val();
+        self.qp_error_ready.next = self.errors.in_ready.val();
+        self.answers.in_data.next = self.answer.val();
+        self.answers.in_valid.next = self.answer_valid.val();
+        self.answer_ready.next = self.answers.in_ready.val();
+        self.read_req.next = self.reads.out_data.val();
+        self.read_req_valid.next = self.reads.out_valid.val();
+        self.reads.out_ready.next = self.read_req_ready.val();
+        self.query.next = self.queries.out_data.val();
+        self.query_valid.next = self.queries.out_valid.val();
+        self.queries.out_ready.next = self.query_ready.val();
+
+        comment!("WQEs come in: each one beat, each with its question to the memory region table");
+        self.room_in.next = self.wqes.in_ready.val() & self.queries.in_ready.val() & self.verdicts.in_ready.val();
+        self.data_ready.next = self.room_in.val();
+        self.arrives.next = self.data_valid.val() & self.room_in.val();
+        self.entry.image.next = self.data.val().data;
+        self.fetched.next.wqe = self.entry.record.val();
+        self.fetched.next.last = self.data.val().last;
+        self.wqes.in_data.next = self.fetched.val();
+        self.wqes.in_valid.next = self.arrives.val();
+        self.verdicts.in_data.next = self.data_err.val();
+        self.verdicts.in_valid.next = self.arrives.val() & self.data.val().last;
+        self.asks.next.key = self.entry.record.val().lkey;
+        self.asks.next.va = self.entry.record.val().laddr;
+        self.asks.next.length = self.entry.record.val().length;
+        self.queries.in_data.next = self.asks.val();
+        self.queries.in_valid.next = self.arrives.val();
+
+        comment!("launches go out; work follows what can be sent");
+        self.launch.next = self.launches.out_data.val();
+        self.launch_valid.next = self.launches.out_valid.val();
+        self.launches.out_ready.next = self.launch_ready.val();
+        self.leaves.next = self.launches.out_valid.val() & self.launch_ready.val();
+        self.granted.next.qpn = self.launches.out_data.val().qpn;
+        self.granted.next.packets = self.launches.out_data.val().packets;
+        self.works.in_data.next = self.granted.val();
+        self.works.in_valid.next = self.leaves.val() & self.launches.out_data.val().packets.any();
+        self.work.next = self.works.out_data.val();
+        self.work_valid.next = self.works.out_valid.val();
+        self.works.out_ready.next = self.work_ready.val();
+
+        comment!("defaults");
+        self.doorbells.out_ready.next = false;
+        self.retirements.out_ready.next = false;
+        self.errors.out_ready.next = false;
+        self.wqes.out_ready.next = false;
+        self.verdicts.out_ready.next = false;
+        self.answers.out_ready.next = false;
+        self.batches.out_ready.next = false;
+        self.batches.in_valid.next = false;
+        self.reads.in_valid.next = false;
+        self.number.next = self.at.q.val();
+        self.loaded.next = self.states.read_data.val();
+        self.next.next = self.state.q.val();
+        self.states.read.next = true;
+        self.states.write.next = false;
+        self.states.write_addr.next = self.at.q.val().get_bits::<QPW>(0);
+        self.cfg_answered.d.next = false;
+        self.lists.next = false;
+        self.unlists.next = false;
+        self.serve_list.next = false;
+        self.go.next = false;
+        self.sends.next = false;
+        self.back.next = false;
+        self.flying_next.next = self.flying.q.val();
+        self.is_rts.next = self.state.q.val().state == self.state_rts.val();
+        self.is_error.next = self.state.q.val().state == self.state_error.val();
+        self.room_out.next = self.launches.in_ready.val() & (self.works.count.val() < self.most_works.val());
+
+        comment!("configuration");
+        self.fields.image.next = self.cfg.val().image;
+        self.restarts.next = (self.cfg.val().op == self.modify_qp.val())
+            & (self.fields.record.val().mask & self.mask_sender.val()).any();
+        if !self.cfg_valid.val() {
+            self.served.d.next = false;
+        }
+
+        comment!("how many WQEs may be read at once");
+        self.mask.next = (self.one_16.val() << self.state.q.val().log2) - self.one_16.val();
+        self.offset.next = self.state.q.val().asked & self.mask.val();
+        self.waiting.next = self.state.q.val().posted - self.state.q.val().asked;
+        self.to_end.next = (self.one_16.val() << self.state.q.val().log2) - self.offset.val();
+        self.on_way.next = self.state.q.val().asked - self.state.q.val().launched;
+        self.space.next = self.ring_slots.val() - bit_cast::<16, 7>(self.state.q.val().messages) - self.on_way.val();
+        self.most_waiting.d.next = self.waiting.val().get_bits::<4>(0);
+        if self.waiting.val() > self.batch_16.val() {
+            self.most_waiting.d.next = self.batch_4.val();
+        }
+        self.most_to_end.d.next = self.to_end.val().get_bits::<4>(0);
+        if self.to_end.val() > self.batch_16.val() {
+            self.most_to_end.d.next = self.batch_4.val();
+        }
+        self.most_space.d.next = self.space.val().get_bits::<4>(0);
+        if self.space.val() > self.batch_16.val() {
+            self.most_space.d.next = self.batch_4.val();
+        }
+        self.ring_offset.d.next = self.offset.val();
+        self.count.next = self.most_waiting.q.val();
+        if self.most_to_end.q.val() < self.count.val() {
+            self.count.next = self.most_to_end.q.val();
+        }
+        if self.most_space.q.val() < self.count.val() {
+            self.count.next = self.most_space.q.val();
+        }
+        self.read.next.iova = self.state.q.val().base + (bit_cast::<64, 16>(self.ring_offset.q.val()) << 6);
+        self.read.next.length = bit_cast::<13, 4>(self.count.val()) << 6;
+        self.reads.in_data.next = self.read.val();
+        self.batch.next.qpn = self.at.q.val();
+        self.batch.next.index = self.state.q.val().asked;
+        self.batches.in_data.next = self.batch.val();
+
+        comment!("what a WQE needs: packets, status, its turn");
+        self.mtu_less_one.next = (self.base_mtu.val() << self.state.q.val().mtu) - self.one_32.val();
+        self.rounded.next = ((self.wqe.q.val().length + self.mtu_less_one.val()) >> 7) >> self.state.q.val().mtu;
+        self.packets.d.next = self.rounded.val().get_bits::<24>(0);
+        if !self.wqe.q.val().length.any() {
+            self.packets.d.next = self.one_24.val();
+        }
+        self.status.d.next = bits::<8>(0);
+        if self.wqe.q.val().length.any()
+            & (!self.found.q.val().hit | (self.found.q.val().pd != self.state.q.val().pd))
+        {
+            self.status.d.next = self.bad_key.val();
+        }
+        if self.wqe.q.val().length > self.longest.val() {
+            self.status.d.next = self.bad_length.val();
+        }
+        if self.wqe.q.val().opcode > self.op_imm.val() {
+            self.status.d.next = self.bad_operation.val();
+        }
+        if self.read_failed.q.val() {
+            self.status.d.next = self.fatal.val();
+        }
+        if self.is_error.val() {
+            self.status.d.next = self.flushed.val();
+        }
+        self.in_turn.d.next =
+            (self.index.q.val() == self.state.q.val().launched) & (self.is_rts.val() | self.is_error.val());
+        self.total.next = bit_cast::<25, 24>(self.state.q.val().packets) + bit_cast::<25, 24>(self.packets.q.val());
+        self.takes_wsn.next = self.wqe.q.val().opcode == self.op_imm.val();
+        self.posts.next = self.bell.q.val().index - self.state.q.val().launched;
+
+        comment!("the work list");
+        self.list.read.next = true;
+        self.list.read_addr.next = self.list_head.q.val();
+        self.list_ready.d.next = self.list_count.q.val().any();
+
+        match self.step.q.val() {
+            Step::Clear => {
+                self.states.write.next = true;
+                self.states.write_addr.next = self.clearing.q.val();
+                self.next.next = self.empty.val();
+                self.clearing.d.next = self.clearing.q.val() + 1;
+                if self.clearing.q.val().all() {
+                    self.step.d.next = Step::Pick;
+                }
+            }
+            Step::Pick => {
+                self.bell.d.next = self.doorbells.out_data.val();
+                self.leaver.d.next = self.retirements.out_data.val();
+                self.step.d.next = Step::Load;
+                if self.retirements.out_valid.val() {
+                    self.retirements.out_ready.next = true;
+                    self.number.next = self.retirements.out_data.val().qpn;
+                    self.job.d.next = Job::Retire;
+                } else if self.errors.out_valid.val() {
+                    self.errors.out_ready.next = true;
+                    self.number.next = self.errors.out_data.val().qpn;
+                    self.job.d.next = Job::Error;
+                } else if self.cfg_valid.val() & !self.served.q.val() {
+                    self.number.next = self.cfg.val().index.get_bits::<16>(0);
+                    self.job.d.next = Job::Command;
+                } else if self.verdicts.out_valid.val()
+                    & self.wqes.out_valid.val()
+                    & self.answers.out_valid.val()
+                    & self.room_out.val()
+                {
+                    self.wqes.out_ready.next = true;
+                    self.answers.out_ready.next = true;
+                    self.wqe.d.next = self.wqes.out_data.val().wqe;
+                    self.found.d.next = self.answers.out_data.val();
+                    self.read_failed.d.next = self.verdicts.out_data.val();
+                    self.index.d.next =
+                        self.batches.out_data.val().index + bit_cast::<16, 4>(self.position.q.val());
+                    self.number.next = self.batches.out_data.val().qpn;
+                    self.position.d.next = self.position.q.val() + self.one_4.val();
+                    if self.wqes.out_data.val().last {
+                        self.verdicts.out_ready.next = true;
+                        self.batches.out_ready.next = true;
+                        self.position.d.next = bits::<4>(0);
+                    }
+                    self.flying_next.next = self.flying.q.val() - self.one_6.val();
+                    self.job.d.next = Job::Wqe;
+                } else if self.doorbells.out_valid.val() & (!self.turn.q.val() | !self.list_ready.q.val()) {
+                    self.doorbells.out_ready.next = true;
+                    self.number.next = self.doorbells.out_data.val().number;
+                    self.turn.d.next = true;
+                    self.job.d.next = Job::Doorbell;
+                } else if self.list_ready.q.val()
+                    & !self.draining.q.val()
+                    & (self.flying.q.val() < self.most_flying.val())
+                    & self.reads.in_ready.val()
+                    & self.batches.in_ready.val()
+                    & self.room_out.val()
+                {
+                    self.serve_list.next = true;
+                    self.number.next = self.list.read_data.val();
+                    self.turn.d.next = false;
+                    self.job.d.next = Job::Fetch;
+                } else {
+                    self.turn.d.next = false;
+                    self.step.d.next = Step::Pick;
+                }
+                if self.draining.q.val()
+                    & !self.flying.q.val().any()
+                    & !self.launches.count.val().any()
+                    & !self.works.count.val().any()
+                {
+                    self.draining.d.next = false;
+                    self.cfg_answered.d.next = true;
+                }
+                self.at.d.next = self.number.val();
+            }
+            Step::Load => {
+                self.state.d.next = self.loaded.val();
+                self.step.d.next = Step::Size;
+            }
+            Step::Size => {
+                self.step.d.next = Step::Act;
+            }
+            Step::Act => {
+                self.step.d.next = Step::Pick;
+                self.states.write.next = true;
+                match self.job.q.val() {
+                    Job::Retire => {
+                        if self.state.q.val().messages.any() {
+                            self.next.next.messages = self.state.q.val().messages - self.one_7.val();
+                            self.next.next.packets = self.state.q.val().packets - self.leaver.q.val().packets;
+                        }
+                        self.next.next.blocked = false;
+                        self.lists.next = true;
+                    }
+                    Job::Error => {
+                        if self.state.q.val().state != self.state_reset.val() {
+                            self.next.next.state = self.state_error.val();
+                        }
+                        self.lists.next = true;
+                    }
+                    Job::Command => {
+                        self.served.d.next = true;
+                        self.cfg_answered.d.next = true;
+                        if self.cfg.val().op == self.create_qp.val() {
+                            self.next.next = self.empty.val();
+                            self.next.next.listed = self.state.q.val().listed;
+                            self.next.next.state = self.fields.record.val().state;
+                            self.next.next.log2 = self.fields.record.val().log2;
+                            self.next.next.mtu = self.fields.record.val().mtu;
+                            self.next.next.pd = self.fields.record.val().pd;
+                            self.next.next.base = self.fields.record.val().base;
+                            self.next.next.next_psn = self.fields.record.val().psn;
+                        }
+                        if self.cfg.val().op == self.modify_qp.val() {
+                            if (self.fields.record.val().mask & self.mask_state.val()).any() {
+                                self.next.next.state = self.fields.record.val().state;
+                            }
+                            self.lists.next = true;
+                        }
+                        if self.restarts.val() {
+                            self.next.next.blocked = false;
+                            self.next.next.messages = bits::<7>(0);
+                            self.next.next.packets = bits::<24>(0);
+                            self.next.next.next_psn = self.fields.record.val().psn;
+                            self.next.next.next_wsn = bits::<24>(0);
+                            self.next.next.asked = self.state.q.val().launched;
+                            self.draining.d.next = true;
+                            self.cfg_answered.d.next = false;
+                        }
+                        if self.cfg.val().op == self.destroy_qp.val() {
+                            self.next.next = self.empty.val();
+                            self.next.next.listed = self.state.q.val().listed;
+                            self.draining.d.next = true;
+                            self.cfg_answered.d.next = false;
+                        }
+                    }
+                    Job::Doorbell => {
+                        if (self.state.q.val().state != self.state_reset.val())
+                            & (self.posts.val() <= (self.one_16.val() << self.state.q.val().log2))
+                        {
+                            self.next.next.posted = self.bell.q.val().index;
+                        }
+                        self.lists.next = true;
+                    }
+                    Job::Fetch => {
+                        self.unlists.next = true;
+                        if self.is_rts.val() & !self.state.q.val().blocked & self.count.val().any() {
+                            self.reads.in_valid.next = true;
+                            self.batches.in_valid.next = true;
+                            self.next.next.asked =
+                                self.state.q.val().asked + bit_cast::<16, 4>(self.count.val());
+                            self.flying_next.next =
+                                self.flying.q.val() + bit_cast::<6, 4>(self.count.val());
+                            self.lists.next = true;
+                        }
+                        if self.is_error.val()
+                            & (self.state.q.val().posted != self.state.q.val().launched)
+                            & (self.state.q.val().messages < self.most_messages.val())
+                        {
+                            self.go.next = true;
+                            self.lists.next = true;
+                        }
+                    }
+                    _ => {
+                        if self.in_turn.q.val() {
+                            if self.state.q.val().messages == self.most_messages.val() {
+                                self.back.next = true;
+                            } else if self.status.q.val().any() {
+                                self.go.next = true;
+                            } else if self.state.q.val().messages.any() & (self.total.val() > self.most_packets.val()) {
+                                self.back.next = true;
+                            } else {
+                                self.go.next = true;
+                                self.sends.next = true;
+                            }
+                        }
+                    }
+                }
+            }
+            _ => {}
+        }
+
+        comment!("launch, or go back to read the WQE again");
+        self.starts.next = self.blank.val();
+        self.starts.next.qpn = self.at.q.val();
+        self.starts.next.slot = self.state.q.val().slot;
+        self.starts.next.wqe_index = self.state.q.val().launched;
+        self.starts.next.first_psn = self.state.q.val().next_psn;
+        self.starts.next.mtu = self.state.q.val().mtu;
+        self.starts.next.status = self.flushed.val();
+        if self.job.q.val() == Job::Wqe {
+            self.starts.next.status = self.status.q.val();
+            self.starts.next.opcode = self.wqe.q.val().opcode;
+            self.starts.next.flags = self.wqe.q.val().flags;
+            self.starts.next.iova = self.found.q.val().iova;
+            self.starts.next.raddr = self.wqe.q.val().raddr;
+            self.starts.next.rkey = self.wqe.q.val().rkey;
+            self.starts.next.length = self.wqe.q.val().length;
+            self.starts.next.imm = self.wqe.q.val().imm;
+            if self.sends.val() {
+                self.starts.next.packets = self.packets.q.val();
+                if self.takes_wsn.val() {
+                    self.starts.next.wsn = self.state.q.val().next_wsn;
+                }
+            }
+        }
+        self.launches.in_data.next = self.starts.val();
+        self.launches.in_valid.next = self.go.val();
+        if self.go.val() {
+            self.next.next.slot = self.state.q.val().slot + self.one_6.val();
+            self.next.next.messages = self.state.q.val().messages + self.one_7.val();
+            self.next.next.launched = self.state.q.val().launched + self.one_16.val();
+            if self.state.q.val().asked == self.state.q.val().launched {
+                self.next.next.asked = self.state.q.val().launched + self.one_16.val();
+            }
+        }
+        if self.sends.val() {
+            self.next.next.packets = self.total.val().get_bits::<24>(0);
+            self.next.next.next_psn = self.state.q.val().next_psn + self.packets.q.val();
+            if self.takes_wsn.val() {
+                self.next.next.next_wsn = self.state.q.val().next_wsn + self.one_24.val();
+            }
+        }
+        if self.back.val() {
+            self.next.next.asked = self.state.q.val().launched;
+            self.next.next.blocked = true;
+        }
+
+        comment!("into the work list when there is something to do, out of it when not");
+        self.work_left.next = ((self.next.val().state == self.state_rts.val())
+            & !self.next.val().blocked
+            & (self.next.val().posted != self.next.val().asked))
+            | ((self.next.val().state == self.state_error.val())
+                & (self.next.val().posted != self.next.val().launched));
+        self.list.write.next = false;
+        if self.unlists.val() {
+            self.next.next.listed = false;
+        }
+        if self.lists.val() & self.work_left.val() & !self.next.val().listed {
+            self.next.next.listed = true;
+            self.list.write.next = true;
+            self.list_tail.d.next = self.list_tail.q.val() + 1;
+            self.list_count.d.next = self.list_count.q.val() + self.one_17.val();
+        }
+        if self.serve_list.val() {
+            self.list_head.d.next = self.list_head.q.val() + 1;
+            self.list_count.d.next = self.list_count.q.val() - self.one_17.val();
+            self.list_ready.d.next = false;
+        }
+        self.list.write_addr.next = self.list_tail.q.val();
+        self.list.write_data.next = self.at.q.val();
+        self.flying.d.next = self.flying_next.val();
+        self.states.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.states.write_data.next = self.next.val();
+
+        self.cfg_done.next = self.cfg_answered.q.val();
+        self.init_done.next = self.step.q.val() != Step::Clear;
+        self.busy.next = (self.step.q.val() != Step::Pick)
+            | self.list_count.q.val().any()
+            | self.flying.q.val().any()
+            | self.doorbells.count.val().any()
+            | self.retirements.count.val().any()
+            | self.errors.count.val().any()
+            | self.reads.count.val().any()
+            | self.launches.count.val().any()
+            | self.works.count.val().any();
+    }
+}
