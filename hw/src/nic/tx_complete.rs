@@ -131,6 +131,9 @@ block! {
             job: Job = Job::Store,
             clearing: Bits<QPW>,
             served: Bit,
+            // Progress that came before the command on the bus, and whether it has been counted.
+            older: Bits<4>,
+            counted: Bit,
             cfg_answered: Bit,
             pulse_completed: Bit,
         }
@@ -153,6 +156,7 @@ block! {
             wqe_signaled: Bits<8> = bits(WQE_SIGNALED),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             wc_write: Bits<8> = bits(WcOpcode::RdmaWrite as u64),
+            one_4: Bits<4> = bits(1),
             one_6: Bits<6> = bits(1),
             one_7: Bits<7> = bits(1),
             empty: CompleteState = CompleteState::default(),
@@ -193,6 +197,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
             job,
             clearing,
             served,
+            older,
+            counted,
             cfg_answered,
             pulse_completed,
             at,
@@ -249,9 +255,14 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
         self.fields.image.next = self.cfg.val().image;
         self.restarts.next = (self.cfg.val().op == self.modify_qp.val())
             & (self.fields.record.val().mask & self.mask_sender.val()).any();
-        self.quiet.next = !self.launches.count.val().any() & !self.retirements.count.val().any();
+        // What belongs to the life before the command goes first: launches, progress, and what they made.
+        self.quiet.next = !self.launches.count.val().any()
+            & !self.retirements.count.val().any()
+            & !self.errors.count.val().any()
+            & !self.older.q.val().any();
         if !self.cfg_valid.val() {
             self.served.d.next = false;
+            self.counted.d.next = false;
         }
 
         comment!("the message that a launch stores");
@@ -306,6 +317,9 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
                     self.news.d.next.status = bits::<8>(0);
                     self.job.d.next = Job::Store;
                     self.step.d.next = Step::Load;
+                } else if self.cfg_valid.val() & !self.served.q.val() & !self.counted.q.val() {
+                    self.older.d.next = self.news_in.count.val();
+                    self.counted.d.next = true;
                 } else if self.cfg_valid.val() & !self.served.q.val() & self.quiet.val() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
                     self.job.d.next = Job::Command;
@@ -315,6 +329,9 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
                     self.number.next = self.news_in.out_data.val().qpn;
                     self.job.d.next = Job::Advance;
                     self.step.d.next = Step::Load;
+                    if self.older.q.val().any() {
+                        self.older.d.next = self.older.q.val() - self.one_4.val();
+                    }
                 }
                 self.at.d.next = self.number.val();
             }

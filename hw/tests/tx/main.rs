@@ -2,3 +2,4 @@
 
 mod segment;
 mod support;
+mod tx_complete;
