@@ -23,10 +23,10 @@ test-long: setup
 	MPRDMA_LONG=1 scripts/run_tests.py --include-ignored
 
 bench: setup
-	$(CARGO) run --release -p mprdma-tests --bin bench
+	$(CARGO) run -p mprdma-tests --bin bench
 
 lockstep: setup
-	$(CARGO) run --release -p mprdma-tests --bin lockstep
+	$(CARGO) run -p mprdma-tests --bin lockstep
 
 lint: setup
 	$(CARGO) run -p mprdma-hw --bin mprdma-lint

@@ -4,12 +4,16 @@
 #![allow(clippy::collapsible_match)]
 
 pub mod cosim;
+pub mod dma;
 pub mod leaf;
 pub mod lint;
 pub mod macros;
 pub mod nic;
 pub mod register;
+pub mod registry;
 pub mod verilog;
+
+pub use registry::blocks;
 
 /// What a file with a block imports.
 pub mod prelude {

@@ -12,10 +12,16 @@
 mod authoring;
 #[path = "printer/expressions.rs"]
 mod expressions;
+#[path = "printer/harness.rs"]
+mod harness;
 #[path = "printer/hierarchy.rs"]
 mod hierarchy;
+#[path = "printer/random_kernels.rs"]
+mod random_kernels;
 #[path = "printer/refused.rs"]
 mod refused;
+#[path = "printer/registry.rs"]
+mod registry;
 #[path = "printer/statements.rs"]
 mod statements;
 
@@ -32,8 +38,32 @@ fn compare<B: Block>(
     name: &str,
     steps: usize,
     set_clock: impl FnMut(&mut B, bool) + Send + 'static,
-    mut drive: impl FnMut(&mut B, &mut ChaCha8Rng),
+    drive: impl FnMut(&mut B, &mut ChaCha8Rng),
 ) {
+    let cosim = record(block, name, steps, set_clock, drive);
+    let replays = [
+        ("Verilator", cosim.replay().expect("Verilator runs")),
+        ("Yosys", cosim.replay_yosys().expect("Yosys runs")),
+        (
+            "Icarus Verilog",
+            cosim.replay_icarus().expect("Icarus Verilog runs"),
+        ),
+    ];
+    for (engine, replay) in &replays {
+        if let Err(error) = replay.check(name) {
+            panic!("{engine}: {error}\n{}", cosim.verilog());
+        }
+    }
+}
+
+/// Drives `block` with `steps` random inputs.
+fn record<B: Block>(
+    block: B,
+    name: &str,
+    steps: usize,
+    set_clock: impl FnMut(&mut B, bool) + Send + 'static,
+    mut drive: impl FnMut(&mut B, &mut ChaCha8Rng),
+) -> Cosim<B> {
     const SEED: u64 = 0x5eed_0001;
     println!("{name}: seed {SEED:#x}");
     let mut random = ChaCha8Rng::seed_from_u64(SEED);
@@ -43,18 +73,7 @@ fn compare<B: Block>(
             .cycle(|block| drive(block, &mut random))
             .expect("settles");
     }
-    let verilator = cosim.replay().expect("Verilator runs");
-    let icarus = cosim.replay_icarus().expect("Icarus Verilog runs");
-    let yosys = cosim.replay_yosys().expect("Yosys runs");
-    for (engine, replay) in [
-        ("Verilator", &verilator),
-        ("Icarus Verilog", &icarus),
-        ("Yosys", &yosys),
-    ] {
-        if let Err(error) = replay.check(name) {
-            panic!("{engine}: {error}\n{}", cosim.verilog());
-        }
-    }
+    cosim
 }
 
 /// A random vector, with the corner values more often than chance gives them.

@@ -1,3 +1,6 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
+pub mod measure;
 pub mod registers;
+pub mod reorder;
+pub mod rig;

@@ -2,9 +2,12 @@
 
 use super::frame::{hex, Frame};
 use super::record::{Mismatch, Replay};
-use super::tools::{build_root, write, CosimError, IVERILOG, VVP};
+use super::tools::{build_root, write, CosimError, IVERILOG, TIMEOUT, VVP};
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Longest run of a replay.
+const LIMIT_SECONDS: &str = "120";
 
 /// Runs a test bench that applies `inputs` one after the other and prints ports that differ from `outputs`.
 pub(crate) fn replay(
@@ -83,7 +86,16 @@ fn run(
             .current_dir(dir)
             .args(["-g2012", "-o", "bench", "-s", "bench", "bench.sv", "dut.sv"]),
     )?;
-    let output = VVP.run(VVP.command()?.current_dir(dir).args(["-n", "bench"]))?;
+    // An event-driven simulator never ends on logic that triggers itself without delay.
+    let vvp = VVP.command()?;
+    let output = TIMEOUT.run(
+        TIMEOUT
+            .command()?
+            .current_dir(dir)
+            .arg(LIMIT_SECONDS)
+            .arg(vvp.get_program())
+            .args(["-n", "bench"]),
+    )?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !text.lines().any(|line| line == "DONE") {
         return Err(CosimError::ToolFailed {

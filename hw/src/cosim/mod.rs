@@ -1,10 +1,11 @@
 //! Runs the printed Verilog and compares it with the rust-hdl simulator.
 //!
-//! * [`VerilatedBlock`]: a block compiled with Verilator, driven cycle by cycle over a pipe. Fast.
+//! * [`VerilatedBlock`]: a block compiled with Verilator, driven cycle by cycle.
 //! * [`Cosim`]: drives the rust-hdl simulator, records every port, and replays the record in Verilator or Icarus Verilog.
 
 mod frame;
 mod icarus;
+mod library;
 mod record;
 pub(crate) mod tools;
 mod verilated;

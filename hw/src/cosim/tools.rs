@@ -29,8 +29,8 @@ pub enum CosimError {
     Check(CheckError),
     #[error("the rust-hdl simulator does not settle at step {step} of `{name}`")]
     Unsettled { name: String, step: usize },
-    #[error("the simulation process of `{0}` ended early")]
-    Ended(String),
+    #[error("loading the model {file}: {reason}")]
+    Load { file: String, reason: String },
     #[error("`{name}` differs: {text}")]
     Differs { name: String, text: String },
 }
@@ -64,6 +64,10 @@ pub(crate) const YOSYS: Tool = Tool {
 pub(crate) const IVERILOG: Tool = Tool {
     name: "iverilog",
     package: "iverilog",
+};
+pub(crate) const TIMEOUT: Tool = Tool {
+    name: "timeout",
+    package: "coreutils",
 };
 pub(crate) const VVP: Tool = Tool {
     name: "vvp",

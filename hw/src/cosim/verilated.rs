@@ -1,14 +1,12 @@
-//! A block compiled with Verilator and run as a child process.
+//! A block compiled with Verilator and loaded into this process.
 
 use super::frame::{Frame, Layout};
+use super::library::Library;
 use super::tools::{cached, digest, write, CosimError, CLANG, VERILATOR};
 use crate::verilog::{generate, ports, Dir, Port};
 use rust_hdl_core::prelude::Block;
 use std::fmt::Write as _;
-use std::io::{BufReader, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 
 /// How a model is compiled.
 #[derive(Clone, Debug)]
@@ -33,18 +31,14 @@ impl Default for BuildOptions {
 /// A clock cycle applies the inputs while the clocks are low, samples the outputs, then raises the clocks. So outputs
 /// are what a neighbour sees at the rising edge that ends the cycle.
 pub struct VerilatedBlock {
-    name: String,
-    child: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
+    library: Library,
     inputs: Frame,
     outputs: Frame,
-    output_layout: Arc<Layout>,
 }
 
-/// What one record of a batch does.
+/// What one record does.
 #[derive(Clone, Copy)]
-enum Mode {
+pub(super) enum Mode {
     /// Clock inputs are levels; evaluate once.
     Levels = 0,
     /// A clock input of 1 gets a rising edge at the end of the cycle.
@@ -76,27 +70,16 @@ impl VerilatedBlock {
     ) -> Result<Self, CosimError> {
         let input_layout = Layout::new(ports, Dir::In);
         let output_layout = Layout::new(ports, Dir::Out);
-        let program = build(verilog, name, &input_layout, &output_layout, options)?;
-        let mut child = Command::new(&program)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(CosimError::io(format!("starting {}", program.display())))?;
-        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(CosimError::Ended(name.to_string()));
-        };
+        let file = build(verilog, name, &input_layout, &output_layout, options)?;
+        let library = Library::load(&file)?;
         let mut inputs = Frame::new(&input_layout);
         for slot in input_layout.slots.iter().filter(|slot| slot.clock) {
             inputs.set(&slot.name, 1);
         }
         Ok(Self {
-            name: name.to_string(),
-            child,
-            stdin: Some(stdin),
-            stdout: BufReader::with_capacity(1 << 16, stdout),
+            library,
             inputs,
             outputs: Frame::new(&output_layout),
-            output_layout,
         })
     }
 
@@ -110,65 +93,40 @@ impl VerilatedBlock {
         &self.outputs
     }
 
-    /// Runs one clock cycle with the present inputs. Batches are faster.
+    /// Runs one clock cycle with the present inputs.
     pub fn cycle(&mut self) -> Result<&Frame, CosimError> {
-        let inputs = [self.inputs.clone()];
-        if let Some(outputs) = self.exchange(Mode::Cycles, &inputs)?.pop() {
-            self.outputs = outputs;
-        }
+        self.library
+            .run(Mode::Cycles, &self.inputs, &mut self.outputs);
         Ok(&self.outputs)
     }
 
     /// Runs one clock cycle per frame and returns the outputs of each.
     pub fn cycles(&mut self, inputs: &[Frame]) -> Result<Vec<Frame>, CosimError> {
-        self.exchange(Mode::Cycles, inputs)
+        Ok(self.run_all(Mode::Cycles, inputs))
     }
 
     /// Applies each frame as it is, clock levels included, and returns the outputs after each.
     pub fn levels(&mut self, inputs: &[Frame]) -> Result<Vec<Frame>, CosimError> {
-        self.exchange(Mode::Levels, inputs)
+        Ok(self.run_all(Mode::Levels, inputs))
     }
 
-    fn exchange(&mut self, mode: Mode, inputs: &[Frame]) -> Result<Vec<Frame>, CosimError> {
-        // The child reads a whole batch before it answers, so neither side can block the other.
-        const BATCH: usize = 4096;
-        let mut outputs = Vec::with_capacity(inputs.len());
-        for inputs in inputs.chunks(BATCH) {
-            let mut message = Vec::with_capacity(8 + inputs.len() * self.inputs.bytes.len());
-            message.extend((inputs.len() as u32).to_le_bytes());
-            message.extend((mode as u32).to_le_bytes());
-            for frame in inputs {
-                message.extend(&frame.bytes);
-            }
-            let ended = |_| CosimError::Ended(self.name.clone());
-            if let Some(stdin) = &mut self.stdin {
-                stdin.write_all(&message).map_err(ended)?;
-                stdin.flush().map_err(ended)?;
-            }
-            let mut answer = vec![0; inputs.len() * self.output_layout.bytes];
-            self.stdout.read_exact(&mut answer).map_err(ended)?;
-            if self.output_layout.bytes == 0 {
-                outputs.extend(inputs.iter().map(|_| Frame::new(&self.output_layout)));
-            } else {
-                outputs.extend(answer.chunks(self.output_layout.bytes).map(|bytes| Frame {
-                    layout: self.output_layout.clone(),
-                    bytes: bytes.to_vec(),
-                }));
-            }
-        }
-        Ok(outputs)
+    fn run_all(&mut self, mode: Mode, inputs: &[Frame]) -> Vec<Frame> {
+        inputs
+            .iter()
+            .map(|frame| {
+                assert_eq!(
+                    frame.bytes.len(),
+                    self.inputs.bytes.len(),
+                    "an input frame of this block"
+                );
+                self.library.run(mode, frame, &mut self.outputs);
+                self.outputs.clone()
+            })
+            .collect()
     }
 }
 
-impl Drop for VerilatedBlock {
-    fn drop(&mut self) {
-        // The end of its input ends the process.
-        self.stdin = None;
-        let _ = self.child.wait();
-    }
-}
-
-/// Builds the program, or finds it in the cache.
+/// Builds the library, or finds it in the cache.
 fn build(
     verilog: &str,
     name: &str,
@@ -199,7 +157,7 @@ fn build(
         let runtime = runtime(&root, &flags, &version)?;
         compile_model(dir, &flags, &runtime, options)
     })?;
-    Ok(directory.join("simulate"))
+    Ok(directory.join("model.so"))
 }
 
 fn flags(options: &BuildOptions, root: &Path) -> Vec<String> {
@@ -207,6 +165,8 @@ fn flags(options: &BuildOptions, root: &Path) -> Vec<String> {
     let mut flags: Vec<String> = [
         "-std=c++17",
         "-w",
+        "-fPIC",
+        "-fvisibility=hidden",
         "-DVM_TRACE=0",
         "-DVM_SC=0",
         "-DVM_COVERAGE=0",
@@ -319,7 +279,7 @@ fn compile_model(
         CLANG
             .command()?
             .current_dir(dir)
-            .args(["-o", "simulate", "-pthread"])
+            .args(["-shared", "-Wl,-Bsymbolic", "-o", "model.so", "-pthread"])
             .args(units.iter().map(|(name, _, _)| format!("unit_{name}.o")))
             .args(runtime)
             .arg("-latomic"),
@@ -400,14 +360,14 @@ fn main_program(inputs: &Layout, outputs: &Layout) -> String {
             let _ = writeln!(clocks_low, "        {name} = 0;");
             let _ = writeln!(clocks_high, "        {name} = in[{at}] & 1;");
         } else {
-            let _ = writeln!(apply, "        load({name}, in + {at}, {});", slot.bytes());
+            let _ = writeln!(apply, "    load({name}, in + {at}, {});", slot.bytes());
         }
     }
     let mut sample = String::new();
     for slot in &outputs.slots {
         let _ = writeln!(
             sample,
-            "        save(out + {}, {}, {});",
+            "    save(out + {}, {}, {});",
             slot.at,
             member(&slot.name),
             slot.bytes()
@@ -421,10 +381,7 @@ fn main_program(inputs: &Layout, outputs: &Layout) -> String {
     format!(
         r#"#include "Vdut.h"
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
-#include <memory>
-#include <vector>
 
 template <class T> static void load(T& port, const uint8_t* bytes, size_t count) {{
     T value = 0;
@@ -445,39 +402,36 @@ template <std::size_t N> static void save(uint8_t* bytes, const VlWide<N>& port,
     memcpy(bytes, words, count);
 }}
 
-static const size_t INPUT_BYTES = {input_bytes};
-static const size_t OUTPUT_BYTES = {output_bytes};
-
-int main() {{
+struct Model {{
     VerilatedContext context;
-    std::unique_ptr<Vdut> dut{{new Vdut{{&context}}}};
-    dut->eval();  // all clocks low
-    std::vector<uint8_t> input, output;
-    uint32_t header[2];  // records, mode
-    while (fread(header, sizeof header, 1, stdin) == 1) {{
-        input.resize(header[0] * INPUT_BYTES + 1);
-        output.resize(header[0] * OUTPUT_BYTES + 1);
-        if (header[0] * INPUT_BYTES != 0 && fread(input.data(), header[0] * INPUT_BYTES, 1, stdin) != 1) return 1;
-        for (uint32_t record = 0; record < header[0]; record++) {{
-            const uint8_t* in = input.data() + record * INPUT_BYTES;
-            uint8_t* out = output.data() + record * OUTPUT_BYTES;
-            (void)in;
-            (void)out;
-            if (header[1] == 1) {{
-{clocks_low}            }} else {{
-{clocks_high}            }}
-{apply}            dut->eval();
-{sample}            if (header[1] == 1) {{
-{edge}            }}
-        }}
-        if (header[0] * OUTPUT_BYTES != 0 && fwrite(output.data(), header[0] * OUTPUT_BYTES, 1, stdout) != 1) return 1;
-        fflush(stdout);
-    }}
-    dut->final();
-    return 0;
+    Vdut dut{{&context}};
+}};
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT Model* model_new() {{
+    Model* model = new Model;
+    model->dut.eval();  // all clocks low
+    return model;
 }}
-"#,
-        input_bytes = inputs.bytes,
-        output_bytes = outputs.bytes,
+
+EXPORT void model_delete(Model* model) {{
+    model->dut.final();
+    delete model;
+}}
+
+// Mode 0: clock inputs are levels. Mode 1: one cycle, clocks whose input is 1 rise at its end.
+EXPORT void model_run(Model* model, uint32_t mode, const uint8_t* in, uint8_t* out) {{
+    Vdut* dut = &model->dut;
+    (void)in;
+    (void)out;
+    if (mode == 1) {{
+{clocks_low}    }} else {{
+{clocks_high}    }}
+{apply}    dut->eval();
+{sample}    if (mode == 1) {{
+{edge}    }}
+}}
+"#
     )
 }

@@ -160,8 +160,7 @@ block! {
     /// - Out: `out_beat`, `out_valid`; in: `out_ready`. Only the first beat of a packet has `from` different from 0. All
     ///   beats but the last end at lane 64. Lanes outside `from..nbytes` are undefined.
     /// - A packet that has no byte after the skipped ones gives no output at all.
-    /// - Latency: 6 cycles. Initiation interval: 1; a packet takes one cycle more when its bytes, in the new lanes, reach
-    ///   into one more beat than before.
+    /// - Latency: 6 cycles. Initiation interval: 1; a packet takes at most one cycle more than it has input beats.
     pub struct Realign {
         in {
             clock: Clock,

@@ -1,6 +1,5 @@
 //! Fixed delay line.
 
-use super::ram::range;
 use crate::prelude::*;
 
 /// Delays `d` by a fixed number of cycles; a shift register without reset, which synthesis maps to SRLs.
@@ -46,13 +45,18 @@ impl<D: Synth> Logic for Delay<D> {
     }
 
     fn hdl(&self) -> Verilog {
-        let range = range(D::BITS);
-        let top = self._stages.len() - 1;
+        let bits = D::BITS;
+        let all = self._stages.len() * bits;
+        let shift = if all == bits {
+            "d".to_string()
+        } else {
+            format!("{{stages[{}:0], d}}", all - bits - 1)
+        };
         Verilog::Custom(format!(
-            "    reg {range}stages [0:{top}];\n    integer i;\n    initial begin\n        q = 0;\n        \
-             for (i = 0; i <= {top}; i = i + 1) stages[i] = 0;\n    end\n    always @(posedge clock) begin\n        \
-             q <= stages[0];\n        for (i = 0; i < {top}; i = i + 1) stages[i] <= stages[i + 1];\n        \
-             stages[{top}] <= d;\n    end\n"
+            "    reg [{0}:0] stages;\n    initial stages = 0;\n    initial q = 0;\n    \
+             always @(posedge clock) begin\n        q <= stages[{0}:{1}];\n        stages <= {shift};\n    end\n",
+            all - 1,
+            all - bits
         ))
     }
 }

@@ -10,7 +10,7 @@ pub mod beat;
 pub mod bytes;
 pub mod crc;
 pub mod delay;
-mod expr;
+pub(crate) mod expr;
 pub mod packet_fifo;
 pub mod ram;
 pub mod skid;

@@ -14,8 +14,9 @@ block! {
     ///   is delivered.)
     /// - A packet that does not fit is dropped as a whole; `overflow` is high for one cycle after its last beat.
     /// - `in_use` is the number of beats held, including those of the packet being written.
+    /// - `busy`: a beat is inside.
     /// - Holds 2^`AW` - 1 beats in block RAM, and up to two more in the output stage.
-    /// - Latency: 4 cycles from the last beat in to the first beat out. Initiation interval: 1 on both sides.
+    /// - Latency: 3 cycles from the last beat in to the first beat out. Initiation interval: 1 on both sides.
     ///   `out_valid` is the AND of two registers.
     pub struct PacketFifo[const AW: usize][AW] {
         in {
@@ -32,6 +33,7 @@ block! {
             in_use: Bits<AW>,
             out_beat: Beat,
             out_valid: bool,
+            busy: bool,
         }
         local {
             lost: bool,
@@ -115,6 +117,10 @@ impl<const AW: usize> Logic for PacketFifo<AW> {
         self.used.d.next = self.write_ptr.q.val() - self.read_ptr.q.val();
         self.in_use.next = self.used.q.val();
         self.overflow.next = self.overflowed.q.val();
+        self.busy.next = (self.write_ptr.q.val() != self.read_ptr.q.val())
+            | self.spilled.q.val()
+            | self.latch_valid.q.val()
+            | self.front_valid.q.val();
         // Read side: the two read registers of the memory are the output stage.
         self.out_beat.next = self.ram.read_data.val();
         self.out_valid.next = self.front_valid.q.val() & !self.dropping.q.val();
@@ -133,10 +139,8 @@ impl<const AW: usize> Logic for PacketFifo<AW> {
                 self.read_ptr.d.next = self.read_ptr.q.val() + 1;
             }
         }
-        if self.front_valid.q.val() {
-            if self.dropping.q.val() | self.discard.val() {
-                self.dropping.d.next = !self.ends.val();
-            }
+        if self.front_valid.q.val() & (self.dropping.q.val() | self.discard.val()) {
+            self.dropping.d.next = !self.ends.val();
         }
     }
 }

@@ -45,10 +45,11 @@ block! {
     /// Takes completions of the receive and the send side in turn.
     ///
     /// - In: `receive`, `send` (completions), `cq_db` (consumer index, arm), the configuration bus, `tick` for the time
-    ///   stamp, `written` (pulse: the DMA write engine has handed one of this block's writes to the bus).
+    ///   stamp.
     /// - Out: `request` and `data` for the DMA write engine (one beat of 32 bytes each), `irq` (MSI-X vector),
     ///   `notice` (CQ error), pulses `cnt_written`, `cnt_overflow`; `cfg_done`, `init_done`, `busy`.
-    /// - One completion per 4 cycles. An interrupt follows the CQE that caused it onto the bus, never overtakes it.
+    /// - One completion per 4 cycles. An interrupt is given to the DMA write engine after it took the CQE
+    ///   that caused it.
     ///
     /// A completion for a CQ that does not exist is dropped. One that finds its ring full is dropped too, kills the CQ
     /// and makes one CQ error event (IBA 11.6.3.1): a lost completion must not pass unseen.
@@ -65,7 +66,6 @@ block! {
             send_valid: Bit,
             cq_db: Doorbell,
             cq_db_valid: Bit,
-            written: Bit,
             request_ready: Bit,
             data_ready: Bit,
             irq_ready: Bit,
@@ -108,8 +108,6 @@ block! {
             room: Bit,
             creates: Bit,
             destroys: Bit,
-            still_out: Bits<5>,
-            push: Bit,
             idle: Bit,
         }
         reg {
@@ -119,8 +117,6 @@ block! {
             clearing: Bits<CQW>,
             served: Bit,
             cfg_answered: Bit,
-            outstanding: Bits<5>,
-            fire: Bit,
             pulse_written: Bit,
             pulse_overflow: Bit,
         }
@@ -139,7 +135,6 @@ block! {
             one: Bits<16> = bits(1),
             cqe_bytes: Bits<13> = bits(cqe::BYTES as u64),
             beat_bytes: Bits<7> = bits(cqe::BYTES as u64),
-            most_outstanding: Bits<5> = bits(15),
             empty: CqContext = CqContext::default(),
         }
         sub {
@@ -169,8 +164,6 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
             clearing,
             served,
             cfg_answered,
-            outstanding,
-            fire,
             pulse_written,
             pulse_overflow,
             item,
@@ -217,8 +210,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.room.next = self.requests.in_ready.val()
             & self.beats.in_ready.val()
             & self.interrupts.in_ready.val()
-            & self.events.in_ready.val()
-            & (self.outstanding.q.val() < self.most_outstanding.val());
+            & self.events.in_ready.val();
         self.number.next = self.doorbells.out_data.val().number;
         self.creates.next = self.cfg.val().op == self.create_cq.val();
         self.destroys.next = self.cfg.val().op == self.destroy_cq.val();
@@ -277,7 +269,6 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.queues.read_addr.next = self.at.q.val();
         self.queues.write.next = false;
         self.queues.write_addr.next = self.at.q.val();
-        self.push.next = false;
         self.cfg_answered.d.next = false;
         self.pulse_written.d.next = false;
         self.pulse_overflow.d.next = false;
@@ -367,7 +358,6 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                             } else {
                                 self.requests.in_valid.next = true;
                                 self.beats.in_valid.next = true;
-                                self.push.next = true;
                                 self.next.next.producer = self.now.val().producer + self.one.val();
                                 self.next.next.armed = false;
                                 self.queues.write.next = true;
@@ -382,7 +372,7 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
                 }
             }
             Step::Drain => {
-                if !self.outstanding.q.val().any() {
+                if !self.requests.count.val().any() {
                     self.step.d.next = Step::Interrupt;
                 }
             }
@@ -397,22 +387,13 @@ impl<const CQW: usize> Logic for CqWriter<CQW> {
         self.sends.out_ready.next = self.pick_send.val();
         self.doorbells.out_ready.next = self.pick_db.val();
 
-        comment!("CQEs that have not reached the bus");
-        self.still_out.next = self.outstanding.q.val();
-        if self.written.val() {
-            self.still_out.next = self.outstanding.q.val() - 1;
-        }
-        self.outstanding.d.next = self.still_out.val();
-        if self.push.val() {
-            self.outstanding.d.next = self.still_out.val() + 1;
-        }
         self.cnt_written.next = self.pulse_written.q.val();
         self.cnt_overflow.next = self.pulse_overflow.q.val();
         self.cfg_done.next = self.cfg_answered.q.val();
         self.init_done.next = self.step.q.val() != Step::Clear;
         self.busy.next = (self.step.q.val() != Step::Pick)
             | !self.idle.val()
-            | self.outstanding.q.val().any()
+            | self.requests.count.val().any()
             | self.interrupts.out_valid.val()
             | self.events.out_valid.val();
     }

@@ -19,7 +19,7 @@ block! {
     /// Owns EQ 0, which gets every asynchronous event of the card.
     ///
     /// - In: `fatal` (QPs that went to ERROR), `access` (QPs whose peer broke the rules), `cq_event`; `eq_db` (consumer
-    ///   index); the configuration bus; `written` (pulse: one of this block's writes reached the bus).
+    ///   index); the configuration bus.
     /// - Out: `request` and `data` for the DMA write engine (one beat of 16 bytes), `irq`; `cfg_done`, `busy`.
     /// - One event per 6 cycles and its way to the bus. Each raises the EQ's vector behind its EQE.
     ///
@@ -38,7 +38,6 @@ block! {
             cq_event_valid: Bit,
             eq_db: Doorbell,
             eq_db_valid: Bit,
-            written: Bit,
             request_ready: Bit,
             data_ready: Bit,
             irq_ready: Bit,
@@ -245,7 +244,7 @@ impl Logic for EqWriter {
                 }
             }
             Step::Drain => {
-                if self.written.val() {
+                if !self.requests.count.val().any() {
                     self.step.d.next = Step::Interrupt;
                 }
             }

@@ -21,7 +21,8 @@ block! {
     ///   order of arrival; pulses `cnt_ack`, `cnt_data`, `cnt_no_qp`.
     /// - Latency: 4 cycles to `ack`, 6 and the table's to `rx`. Initiation interval: 1.
     ///
-    /// Requests wait for their answer in a FIFO beside the table, so a doorbell or an error never passes a packet.
+    /// A waiting error or doorbell lets at most one packet go first, so that no flood of packets keeps receive WQEs or a
+    /// failure from the engine. Requests wait for their answer in a FIFO beside the table, so nothing passes them there.
     pub struct RxClassify[const QPW: usize][QPW] {
         in {
             clock: Clock,
@@ -64,6 +65,7 @@ block! {
             is_ack: Bit,
             is_data: Bit,
             room: Bit,
+            turn: Bit,
             take_meta: Bit,
             take_error: Bit,
             take_db: Bit,
@@ -72,6 +74,7 @@ block! {
             deliver: Bit,
         }
         reg {
+            others_first: Bit,
             pulse_ack: Bit,
             pulse_data: Bit,
             pulse_no_qp: Bit,
@@ -104,7 +107,14 @@ block! {
 impl<const QPW: usize> Logic for RxClassify<QPW> {
     #[hdl_gen]
     fn update(&mut self) {
-        dff_setup!(self, clock, pulse_ack, pulse_data, pulse_no_qp);
+        dff_setup!(
+            self,
+            clock,
+            others_first,
+            pulse_ack,
+            pulse_data,
+            pulse_no_qp
+        );
         clock!(self, clock, metas, doorbells, errors, queries, answers, pending, acks, out);
         self.metas.reset.next = self.reset.val();
         self.doorbells.reset.next = self.reset.val();
@@ -137,21 +147,28 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.rx_valid.next = self.out.out_valid.val();
         self.out.out_ready.next = self.rx_ready.val();
 
-        comment!("sort one packet, error or doorbell a cycle; a packet goes first");
+        comment!("sort one packet, error or doorbell a cycle; packets and the others take turns");
         self.head.next = self.metas.out_data.val();
         self.known.next = (self.head.val().qpn < self.qps.val()) & self.enable.val();
         self.is_ack.next = self.head.val().opcode == self.op_ack.val();
-        self.is_data.next =
-            (self.head.val().opcode >= self.op_first.val()) & (self.head.val().opcode <= self.op_last.val());
+        self.is_data.next = (self.head.val().opcode >= self.op_first.val())
+            & (self.head.val().opcode <= self.op_last.val());
         self.room.next = (self.pending.count.val() < self.most_pending.val())
             & self.acks.in_ready.val()
             & self.queries.in_ready.val();
-        self.take_meta.next = self.metas.out_valid.val() & self.room.val();
-        self.take_error.next = self.errors.out_valid.val() & self.room.val() & !self.metas.out_valid.val();
+        self.turn.next = !self.metas.out_valid.val() | self.others_first.q.val();
+        self.take_error.next = self.errors.out_valid.val() & self.room.val() & self.turn.val();
         self.take_db.next = self.doorbells.out_valid.val()
             & self.room.val()
-            & !self.metas.out_valid.val()
+            & self.turn.val()
             & !self.errors.out_valid.val();
+        self.take_meta.next = self.metas.out_valid.val()
+            & self.room.val()
+            & !self.take_error.val()
+            & !self.take_db.val();
+        if self.room.val() {
+            self.others_first.d.next = self.take_meta.val();
+        }
         self.metas.out_ready.next = self.take_meta.val();
         self.errors.out_ready.next = self.take_error.val();
         self.doorbells.out_ready.next = self.take_db.val();
@@ -238,12 +255,12 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.cnt_ack.next = self.pulse_ack.q.val();
         self.cnt_data.next = self.pulse_data.q.val();
         self.cnt_no_qp.next = self.pulse_no_qp.q.val();
-        self.busy.next = self.metas.out_valid.val()
-            | self.doorbells.out_valid.val()
-            | self.errors.out_valid.val()
-            | self.pending.out_valid.val()
-            | self.acks.out_valid.val()
-            | self.queries.out_valid.val()
-            | self.out.out_valid.val();
+        self.busy.next = self.metas.count.val().any()
+            | self.doorbells.count.val().any()
+            | self.errors.count.val().any()
+            | self.pending.count.val().any()
+            | self.acks.count.val().any()
+            | self.queries.count.val().any()
+            | self.out.count.val().any();
     }
 }

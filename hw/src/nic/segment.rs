@@ -237,7 +237,17 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
             last,
             length
         );
-        clock!(self, clock, states, ring, launches, retirements, grants, packets, payloads);
+        clock!(
+            self,
+            clock,
+            states,
+            ring,
+            launches,
+            retirements,
+            grants,
+            packets,
+            payloads
+        );
         self.launches.reset.next = self.reset.val();
         self.retirements.reset.next = self.reset.val();
         self.grants.reset.next = self.reset.val();
@@ -304,11 +314,13 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
         self.distance.next = self.wanted.q.val().psn - self.message.q.val().first_psn;
         self.depth.next = self.probe.q.val() - self.state.q.val().tail;
         self.alive.next = bit_cast::<7, 6>(self.depth.val()) < self.state.q.val().live;
-        self.candidate.next = bit_cast::<7, 6>(self.found.q.val()) + bit_cast::<7, 6>(self.stride.q.val());
+        self.candidate.next =
+            bit_cast::<7, 6>(self.found.q.val()) + bit_cast::<7, 6>(self.stride.q.val());
 
         comment!("the packet inside the message");
         self.mtu_bytes.next = self.base_mtu.val() << self.message.q.val().mtu;
-        self.byte_offset.next = (bit_cast::<32, 24>(self.offset.q.val()) << 7) << self.message.q.val().mtu;
+        self.byte_offset.next =
+            (bit_cast::<32, 24>(self.offset.q.val()) << 7) << self.message.q.val().mtu;
         self.rest.next = self.message.q.val().length - self.byte_offset.val();
         self.ends.next = self.offset.q.val() + self.one_24.val();
 
@@ -360,7 +372,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
             }
         }
         self.packets.in_data.next = self.command.val();
-        self.payload.next.iova = self.message.q.val().iova + bit_cast::<64, 32>(self.at_byte.q.val());
+        self.payload.next.iova =
+            self.message.q.val().iova + bit_cast::<64, 32>(self.at_byte.q.val());
         self.payload.next.length = self.length.q.val();
         self.payloads.in_data.next = self.payload.val();
 
@@ -391,7 +404,10 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 } else if self.cfg_valid.val() & !self.served.q.val() & self.quiet.val() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
                     self.step.d.next = Step::Command;
-                } else if self.grants.out_valid.val() & self.packets.in_ready.val() & self.payloads.in_ready.val() {
+                } else if self.grants.out_valid.val()
+                    & self.packets.in_ready.val()
+                    & self.payloads.in_ready.val()
+                {
                     self.grants.out_ready.next = true;
                     self.number.next = self.grants.out_data.val().qpn;
                     self.job.d.next = Job::Send;
@@ -480,7 +496,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
             }
             Step::Probe => {
                 // The newest message whose first PSN is not after the one wanted is `found` slots from the tail.
-                self.read_slot.next = self.state.q.val().tail + self.candidate.val().get_bits::<6>(0);
+                self.read_slot.next =
+                    self.state.q.val().tail + self.candidate.val().get_bits::<6>(0);
                 if !self.stride.q.val().any() {
                     self.probe.d.next = self.state.q.val().tail + self.found.q.val();
                     self.step.d.next = Step::Seek;

@@ -1,6 +1,8 @@
 //! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
 
-use super::types::{CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, Retired, Work};
+use super::types::{
+    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, Retired, Work,
+};
 use crate::leaf::{Beat, Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use crate::record;
@@ -101,7 +103,7 @@ block! {
     /// Turns posted WQEs into launched messages, in order within a queue pair.
     ///
     /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), the configuration bus
-    ///   (CREATE_QP, MODIFY_QP, DESTROY_QP), `data` and `data_err` of the DMA read client, `answer` of the memory region
+    ///   (CREATE_QP, MODIFY_QP, DESTROY_QP), `read` and `read_err` of the DMA read client, `answer` of the memory region
     ///   table.
     /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `cfg_done`,
     ///   `init_done`, `busy`.
@@ -117,10 +119,12 @@ block! {
     /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes), `LocalProtectionError` (key, bounds,
     /// protection domain; not asked of a length of 0). `work` follows `launch` for what can be sent.
     ///
+    /// `LISTW` is `QPW` + 1: the work list holds every queue pair.
+    ///
     /// In states other than RTS and ERROR doorbells are only remembered. A doorbell that would post more than the ring
     /// holds is ignored. DESTROY_QP and a MODIFY_QP with `MASK_SENDER` are answered when no read is on its way and every
     /// launch has been taken.
-    pub struct SqFetch[const QPW: usize][QPW] {
+    pub struct SqFetch[const QPW: usize, const LISTW: usize][QPW, LISTW] {
         in {
             clock: Clock,
             reset: Bit,
@@ -132,9 +136,9 @@ block! {
             retired_valid: Bit,
             qp_error: QpError,
             qp_error_valid: Bit,
-            data: Beat,
-            data_valid: Bit,
-            data_err: Bit,
+            read: Beat,
+            read_valid: Bit,
+            read_err: Bit,
             answer: MrAnswer,
             answer_valid: Bit,
             read_req_ready: Bit,
@@ -146,7 +150,7 @@ block! {
             sq_db_ready: Bit,
             retired_ready: Bit,
             qp_error_ready: Bit,
-            data_ready: Bit,
+            read_ready: Bit,
             answer_ready: Bit,
             read_req: DmaReadReq,
             read_req_valid: Bit,
@@ -185,7 +189,7 @@ block! {
             on_way: Bits<16>,
             space: Bits<16>,
             count: Bits<4>,
-            read: DmaReadReq,
+            request: DmaReadReq,
             batch: Batch,
             mtu_less_one: Bits<32>,
             rounded: Bits<32>,
@@ -203,16 +207,15 @@ block! {
             job: Job = Job::Retire,
             clearing: Bits<QPW>,
             served: Bit,
+            // Doorbells that came before the command on the bus, and whether they have been counted.
+            older: Bits<4>,
+            counted: Bit,
             draining: Bit,
             cfg_answered: Bit,
             turn: Bit,
             // WQEs asked for and not taken from the FIFO.
             flying: Bits<6>,
             position: Bits<4>,
-            list_head: Bits<QPW>,
-            list_tail: Bits<QPW>,
-            list_count: Bits<17>,
-            list_ready: Bit,
         }
         pipe {
             at: Bits<16>,
@@ -259,7 +262,6 @@ block! {
             one_6: Bits<6> = bits(1),
             one_7: Bits<7> = bits(1),
             one_16: Bits<16> = bits(1),
-            one_17: Bits<17> = bits(1),
             one_24: Bits<24> = bits(1),
             one_32: Bits<32> = bits(1),
             base_mtu: Bits<32> = bits(128),
@@ -270,7 +272,8 @@ block! {
             fields: Unpack<SendQueueFields, 1024> = Unpack::default(),
             entry: Unpack<SendWqe, 512> = Unpack::default(),
             states: Ram<SendQueue, QPW> = Ram::new(RamStyle::Block, false),
-            list: Ram<Bits<16>, QPW> = Ram::new(RamStyle::Distributed, false),
+            // Every queue pair at most once.
+            list: SyncFifo<Bits<16>, LISTW> = SyncFifo::deep(),
             doorbells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
             retirements: SyncFifo<Retired, 3> = SyncFifo::shallow(),
             errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
@@ -287,7 +290,7 @@ block! {
     }
 }
 
-impl<const QPW: usize> Logic for SqFetch<QPW> {
+impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
@@ -297,15 +300,13 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
             job,
             clearing,
             served,
+            older,
+            counted,
             draining,
             cfg_answered,
             turn,
             flying,
             position,
-            list_head,
-            list_tail,
-            list_count,
-            list_ready,
             at,
             state,
             bell,
@@ -339,6 +340,7 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
             launches,
             works
         );
+        self.list.reset.next = self.reset.val();
         self.doorbells.reset.next = self.reset.val();
         self.retirements.reset.next = self.reset.val();
         self.errors.reset.next = self.reset.val();
@@ -370,16 +372,17 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
         self.queries.out_ready.next = self.query_ready.val();
 
         comment!("WQEs come in: each one beat, each with its question to the memory region table");
-        self.room_in.next = self.wqes.in_ready.val() & self.queries.in_ready.val() & self.verdicts.in_ready.val();
-        self.data_ready.next = self.room_in.val();
-        self.arrives.next = self.data_valid.val() & self.room_in.val();
-        self.entry.image.next = self.data.val().data;
+        self.room_in.next =
+            self.wqes.in_ready.val() & self.queries.in_ready.val() & self.verdicts.in_ready.val();
+        self.read_ready.next = self.room_in.val();
+        self.arrives.next = self.read_valid.val() & self.room_in.val();
+        self.entry.image.next = self.read.val().data;
         self.fetched.next.wqe = self.entry.record.val();
-        self.fetched.next.last = self.data.val().last;
+        self.fetched.next.last = self.read.val().last;
         self.wqes.in_data.next = self.fetched.val();
         self.wqes.in_valid.next = self.arrives.val();
-        self.verdicts.in_data.next = self.data_err.val();
-        self.verdicts.in_valid.next = self.arrives.val() & self.data.val().last;
+        self.verdicts.in_data.next = self.read_err.val();
+        self.verdicts.in_valid.next = self.arrives.val() & self.read.val().last;
         self.asks.next.key = self.entry.record.val().lkey;
         self.asks.next.va = self.entry.record.val().laddr;
         self.asks.next.length = self.entry.record.val().length;
@@ -425,7 +428,8 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
         self.flying_next.next = self.flying.q.val();
         self.is_rts.next = self.state.q.val().state == self.state_rts.val();
         self.is_error.next = self.state.q.val().state == self.state_error.val();
-        self.room_out.next = self.launches.in_ready.val() & (self.works.count.val() < self.most_works.val());
+        self.room_out.next =
+            self.launches.in_ready.val() & (self.works.count.val() < self.most_works.val());
 
         comment!("configuration");
         self.fields.image.next = self.cfg.val().image;
@@ -433,6 +437,7 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
             & (self.fields.record.val().mask & self.mask_sender.val()).any();
         if !self.cfg_valid.val() {
             self.served.d.next = false;
+            self.counted.d.next = false;
         }
 
         comment!("how many WQEs may be read at once");
@@ -441,7 +446,9 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
         self.waiting.next = self.state.q.val().posted - self.state.q.val().asked;
         self.to_end.next = (self.one_16.val() << self.state.q.val().log2) - self.offset.val();
         self.on_way.next = self.state.q.val().asked - self.state.q.val().launched;
-        self.space.next = self.ring_slots.val() - bit_cast::<16, 7>(self.state.q.val().messages) - self.on_way.val();
+        self.space.next = self.ring_slots.val()
+            - bit_cast::<16, 7>(self.state.q.val().messages)
+            - self.on_way.val();
         self.most_waiting.d.next = self.waiting.val().get_bits::<4>(0);
         if self.waiting.val() > self.batch_16.val() {
             self.most_waiting.d.next = self.batch_4.val();
@@ -462,16 +469,19 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
         if self.most_space.q.val() < self.count.val() {
             self.count.next = self.most_space.q.val();
         }
-        self.read.next.iova = self.state.q.val().base + (bit_cast::<64, 16>(self.ring_offset.q.val()) << 6);
-        self.read.next.length = bit_cast::<13, 4>(self.count.val()) << 6;
-        self.reads.in_data.next = self.read.val();
+        self.request.next.iova =
+            self.state.q.val().base + (bit_cast::<64, 16>(self.ring_offset.q.val()) << 6);
+        self.request.next.length = bit_cast::<13, 4>(self.count.val()) << 6;
+        self.reads.in_data.next = self.request.val();
         self.batch.next.qpn = self.at.q.val();
         self.batch.next.index = self.state.q.val().asked;
         self.batches.in_data.next = self.batch.val();
 
         comment!("what a WQE needs: packets, status, its turn");
-        self.mtu_less_one.next = (self.base_mtu.val() << self.state.q.val().mtu) - self.one_32.val();
-        self.rounded.next = ((self.wqe.q.val().length + self.mtu_less_one.val()) >> 7) >> self.state.q.val().mtu;
+        self.mtu_less_one.next =
+            (self.base_mtu.val() << self.state.q.val().mtu) - self.one_32.val();
+        self.rounded.next =
+            ((self.wqe.q.val().length + self.mtu_less_one.val()) >> 7) >> self.state.q.val().mtu;
         self.packets.d.next = self.rounded.val().get_bits::<24>(0);
         if !self.wqe.q.val().length.any() {
             self.packets.d.next = self.one_24.val();
@@ -494,16 +504,12 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
         if self.is_error.val() {
             self.status.d.next = self.flushed.val();
         }
-        self.in_turn.d.next =
-            (self.index.q.val() == self.state.q.val().launched) & (self.is_rts.val() | self.is_error.val());
-        self.total.next = bit_cast::<25, 24>(self.state.q.val().packets) + bit_cast::<25, 24>(self.packets.q.val());
+        self.in_turn.d.next = (self.index.q.val() == self.state.q.val().launched)
+            & (self.is_rts.val() | self.is_error.val());
+        self.total.next = bit_cast::<25, 24>(self.state.q.val().packets)
+            + bit_cast::<25, 24>(self.packets.q.val());
         self.takes_wsn.next = self.wqe.q.val().opcode == self.op_imm.val();
         self.posts.next = self.bell.q.val().index - self.state.q.val().launched;
-
-        comment!("the work list");
-        self.list.read.next = true;
-        self.list.read_addr.next = self.list_head.q.val();
-        self.list_ready.d.next = self.list_count.q.val().any();
 
         match self.step.q.val() {
             Step::Clear => {
@@ -527,7 +533,12 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                     self.errors.out_ready.next = true;
                     self.number.next = self.errors.out_data.val().qpn;
                     self.job.d.next = Job::Error;
-                } else if self.cfg_valid.val() & !self.served.q.val() {
+                } else if self.cfg_valid.val() & !self.served.q.val() & !self.counted.q.val() {
+                    // Doorbells that came before the command go first: they belong to the life before it.
+                    self.older.d.next = self.doorbells.count.val();
+                    self.counted.d.next = true;
+                    self.step.d.next = Step::Pick;
+                } else if self.cfg_valid.val() & !self.served.q.val() & !self.older.q.val().any() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
                     self.job.d.next = Job::Command;
                 } else if self.verdicts.out_valid.val()
@@ -540,8 +551,8 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                     self.wqe.d.next = self.wqes.out_data.val().wqe;
                     self.found.d.next = self.answers.out_data.val();
                     self.read_failed.d.next = self.verdicts.out_data.val();
-                    self.index.d.next =
-                        self.batches.out_data.val().index + bit_cast::<16, 4>(self.position.q.val());
+                    self.index.d.next = self.batches.out_data.val().index
+                        + bit_cast::<16, 4>(self.position.q.val());
                     self.number.next = self.batches.out_data.val().qpn;
                     self.position.d.next = self.position.q.val() + self.one_4.val();
                     if self.wqes.out_data.val().last {
@@ -551,12 +562,17 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                     }
                     self.flying_next.next = self.flying.q.val() - self.one_6.val();
                     self.job.d.next = Job::Wqe;
-                } else if self.doorbells.out_valid.val() & (!self.turn.q.val() | !self.list_ready.q.val()) {
+                } else if self.doorbells.out_valid.val()
+                    & (!self.turn.q.val() | !self.list.out_valid.val())
+                {
                     self.doorbells.out_ready.next = true;
                     self.number.next = self.doorbells.out_data.val().number;
+                    if self.older.q.val().any() {
+                        self.older.d.next = self.older.q.val() - self.one_4.val();
+                    }
                     self.turn.d.next = true;
                     self.job.d.next = Job::Doorbell;
-                } else if self.list_ready.q.val()
+                } else if self.list.out_valid.val()
                     & !self.draining.q.val()
                     & (self.flying.q.val() < self.most_flying.val())
                     & self.reads.in_ready.val()
@@ -564,7 +580,7 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                     & self.room_out.val()
                 {
                     self.serve_list.next = true;
-                    self.number.next = self.list.read_data.val();
+                    self.number.next = self.list.out_data.val();
                     self.turn.d.next = false;
                     self.job.d.next = Job::Fetch;
                 } else {
@@ -594,8 +610,10 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                 match self.job.q.val() {
                     Job::Retire => {
                         if self.state.q.val().messages.any() {
-                            self.next.next.messages = self.state.q.val().messages - self.one_7.val();
-                            self.next.next.packets = self.state.q.val().packets - self.leaver.q.val().packets;
+                            self.next.next.messages =
+                                self.state.q.val().messages - self.one_7.val();
+                            self.next.next.packets =
+                                self.state.q.val().packets - self.leaver.q.val().packets;
                         }
                         self.next.next.blocked = false;
                         self.lists.next = true;
@@ -652,7 +670,8 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                     }
                     Job::Fetch => {
                         self.unlists.next = true;
-                        if self.is_rts.val() & !self.state.q.val().blocked & self.count.val().any() {
+                        if self.is_rts.val() & !self.state.q.val().blocked & self.count.val().any()
+                        {
                             self.reads.in_valid.next = true;
                             self.batches.in_valid.next = true;
                             self.next.next.asked =
@@ -675,7 +694,9 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
                                 self.back.next = true;
                             } else if self.status.q.val().any() {
                                 self.go.next = true;
-                            } else if self.state.q.val().messages.any() & (self.total.val() > self.most_packets.val()) {
+                            } else if self.state.q.val().messages.any()
+                                & (self.total.val() > self.most_packets.val())
+                            {
                                 self.back.next = true;
                             } else {
                                 self.go.next = true;
@@ -740,23 +761,16 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
             & (self.next.val().posted != self.next.val().asked))
             | ((self.next.val().state == self.state_error.val())
                 & (self.next.val().posted != self.next.val().launched));
-        self.list.write.next = false;
+        self.list.in_valid.next = false;
         if self.unlists.val() {
             self.next.next.listed = false;
         }
         if self.lists.val() & self.work_left.val() & !self.next.val().listed {
             self.next.next.listed = true;
-            self.list.write.next = true;
-            self.list_tail.d.next = self.list_tail.q.val() + 1;
-            self.list_count.d.next = self.list_count.q.val() + self.one_17.val();
+            self.list.in_valid.next = true;
         }
-        if self.serve_list.val() {
-            self.list_head.d.next = self.list_head.q.val() + 1;
-            self.list_count.d.next = self.list_count.q.val() - self.one_17.val();
-            self.list_ready.d.next = false;
-        }
-        self.list.write_addr.next = self.list_tail.q.val();
-        self.list.write_data.next = self.at.q.val();
+        self.list.in_data.next = self.at.q.val();
+        self.list.out_ready.next = self.serve_list.val();
         self.flying.d.next = self.flying_next.val();
         self.states.read_addr.next = self.number.val().get_bits::<QPW>(0);
         self.states.write_data.next = self.next.val();
@@ -764,7 +778,7 @@ impl<const QPW: usize> Logic for SqFetch<QPW> {
         self.cfg_done.next = self.cfg_answered.q.val();
         self.init_done.next = self.step.q.val() != Step::Clear;
         self.busy.next = (self.step.q.val() != Step::Pick)
-            | self.list_count.q.val().any()
+            | self.list.count.val().any()
             | self.flying.q.val().any()
             | self.doorbells.count.val().any()
             | self.retirements.count.val().any()

@@ -209,7 +209,17 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
             outcome,
             fails
         );
-        clock!(self, clock, states, ring, launches, news_in, completions, retirements, errors);
+        clock!(
+            self,
+            clock,
+            states,
+            ring,
+            launches,
+            news_in,
+            completions,
+            retirements,
+            errors
+        );
         self.launches.reset.next = self.reset.val();
         self.news_in.reset.next = self.reset.val();
         self.completions.reset.next = self.reset.val();
@@ -248,8 +258,9 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
         self.ring.write.next = false;
         self.cfg_answered.d.next = false;
         self.pulse_completed.d.next = false;
-        self.room.next =
-            self.completions.in_ready.val() & self.retirements.in_ready.val() & self.errors.in_ready.val();
+        self.room.next = self.completions.in_ready.val()
+            & self.retirements.in_ready.val()
+            & self.errors.in_ready.val();
 
         comment!("configuration");
         self.fields.image.next = self.cfg.val().image;
@@ -354,7 +365,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
                 if self.cfg.val().op == self.create_qp.val() {
                     self.next.next = self.empty.val();
                     self.next.next.valid = true;
-                    self.next.next.failed = self.fields.record.val().state == self.state_error.val();
+                    self.next.next.failed =
+                        self.fields.record.val().state == self.state_error.val();
                     self.next.next.cqn = self.fields.record.val().cqn;
                     self.next.next.una = self.fields.record.val().psn;
                     self.next.next.limit = self.fields.record.val().psn;
@@ -429,7 +441,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
             }
             Step::Emit => {
                 if self.room.val() {
-                    self.completions.in_valid.next = self.message.q.val().signaled | self.outcome.q.val().any();
+                    self.completions.in_valid.next =
+                        self.message.q.val().signaled | self.outcome.q.val().any();
                     self.retirements.in_valid.next = true;
                     self.errors.in_valid.next = self.fails.q.val();
                     self.pulse_completed.d.next = !self.outcome.q.val().any();

@@ -244,7 +244,7 @@ pub struct RxAction {
     pub imm: Bits<32>,
     pub byte_len: Bits<32>,
     /// Completions that are due now, from `due_wsn` on, to CQ `cqn`.
-    pub due: Bits<6>,
+    pub due: Bits<8>,
     pub due_wsn: Bits<24>,
     pub cqn: Bits<16>,
     /// Nothing to do: tells the end of the pipeline that everything before is done.

@@ -861,11 +861,9 @@ impl Lowering<'_> {
             V::Slice(base, bits, offset) => {
                 let base = self.need_sized(base)?;
                 let offset = self.amount(offset)?;
+                // A slice of a struct that is no field comes from a generated leaf and is plain bits.
                 let field = match (&base.ty, &offset) {
-                    (Some(ty), Amount::Fixed(low)) => Some(
-                        field_at(ty, *low, *bits)
-                            .ok_or_else(|| Problem::UnknownName(format!("{}@{low}", ty.name)))?,
-                    ),
+                    (Some(ty), Amount::Fixed(low)) => field_at(ty, *low, *bits),
                     _ => None,
                 };
                 if let Amount::Fixed(low) = offset {

@@ -2,6 +2,7 @@
 
 mod cq_writer;
 mod eq_writer;
+mod lint;
 mod mr_table;
 mod registers;
 mod support;

@@ -1,155 +1,283 @@
-use crate::cycle;
-use crate::support::{chance, rng, settle};
-use mprdma_hw::leaf::{Beat, PacketFifo, Skid, SyncFifo};
+use crate::support::{chance, rng, Dut};
+use crate::{both, ports};
+use mprdma_hw::leaf::{AsyncFifo, Beat, PacketFifo, Skid, SyncFifo};
 use rand::Rng;
 use rust_hdl_core::prelude::*;
 use std::collections::VecDeque;
 
-/// Random words through a block with stream ports; checks order, stability under stall and the number inside.
-macro_rules! stream_test {
-    ($name:ident, $block:expr, $seed:expr, $latency:expr, $capacity:expr $(, $count:ident)?) => {
-        #[test]
-        fn $name() {
-            let mut rng = rng($seed);
-            let mut u = Box::new($block);
-            u.connect_all();
-            check_all(u.as_ref()).unwrap();
-            settle(u.as_mut());
-            let mut inside: VecDeque<u64> = VecDeque::new();
-            let (mut most, mut delivered) = (0, 0);
-            let mut held = None;
-            for step in 0..1200 {
-                // Phases: both sides free, slow consumer, slow producer.
-                let (give, take) = [(100, 100), (90, 30), (30, 90)][step / 400];
-                let word: u64 = rng.random_range(0..1 << 24);
-                u.in_valid.next = chance(&mut rng, give);
-                u.in_data.next = bits(word);
-                u.out_ready.next = chance(&mut rng, take);
-                settle(u.as_mut());
-                let pushed = u.in_valid.next & u.in_ready.val();
-                let popped = u.out_valid.val() & u.out_ready.next;
-                $(assert_eq!(u.$count.val().index(), inside.len());)?
-                if let Some(held) = held {
-                    assert!(u.out_valid.val(), "valid fell without a transfer");
-                    assert_eq!(u.out_data.val(), held, "data changed while stalled");
-                }
-                held = (u.out_valid.val() & !u.out_ready.next).then(|| u.out_data.val());
-                if popped {
-                    assert_eq!(u.out_data.val(), bits(inside.pop_front().expect("an item nobody sent")));
-                    delivered += 1;
-                }
-                if pushed {
-                    inside.push_back(word);
-                }
-                most = most.max(inside.len());
-                cycle!(u);
-                if step == 399 {
-                    assert!(delivered >= 399 - $latency, "only {delivered} items in 400 free cycles");
-                }
-            }
-            assert_eq!(most, $capacity);
+type Word = Bits<24>;
+
+ports!(Skid<Word>, clock: reset in_data in_valid out_ready => in_ready out_data out_valid);
+ports!(SyncFifo<Word, 3>, clock: reset in_data in_valid out_ready => in_ready out_data out_valid count);
+ports!(SyncFifo<Word, 4>, clock: reset in_data in_valid out_ready => in_ready out_data out_valid count);
+ports!(PacketFifo<4>, clock: reset in_beat in_valid in_drop out_ready discard
+    => overflow in_use out_beat out_valid busy);
+
+/// Random words through a block with stream ports; checks order, stability under stall, rate, the number inside and reset.
+fn stream(dut: &mut impl Dut, steps: usize, latency: usize, capacity: usize, counts: bool) {
+    let mut rng = rng(1);
+    let mut inside: VecDeque<u64> = VecDeque::new();
+    let (mut most, mut delivered) = (0, 0);
+    let mut held = None;
+    for step in 0..steps {
+        // Phases: both sides free, slow consumer, slow producer, then again.
+        let phase = step * 6 / steps;
+        let (give, take) = [(100, 100), (90, 30), (30, 90)][phase % 3];
+        let word: u64 = rng.random_range(0..1 << 24);
+        let reset = step == steps / 2;
+        let (valid, ready) = (chance(&mut rng, give), chance(&mut rng, take));
+        dut.set("reset", reset);
+        dut.set("in_valid", valid);
+        dut.set::<Word>("in_data", bits(word));
+        dut.set("out_ready", ready);
+        dut.low();
+        if counts {
+            assert_eq!(dut.get("count"), inside.len() as u64);
         }
-    };
+        if let Some(held) = held {
+            assert!(dut.bit("out_valid"), "valid fell without a transfer");
+            assert_eq!(dut.get("out_data"), held, "data changed while stalled");
+        }
+        held = (dut.bit("out_valid") && !ready && !reset).then(|| dut.get("out_data"));
+        if dut.bit("out_valid") && ready {
+            assert_eq!(Some(dut.get("out_data")), inside.pop_front());
+            delivered += 1;
+        }
+        if dut.bit("in_ready") && valid {
+            inside.push_back(word);
+        }
+        most = most.max(inside.len());
+        if reset {
+            inside.clear();
+        }
+        dut.high();
+        if step + 1 == steps / 6 {
+            assert!(
+                delivered >= step + 1 - latency,
+                "only {delivered} items in {} free cycles",
+                step + 1
+            );
+        }
+    }
+    assert_eq!(most, capacity);
 }
 
-stream_test!(
-    skid_keeps_order_and_rate,
-    Skid::<Bits<24>>::default(),
-    1,
-    1,
-    2
+both!(
+    skid,
+    |dut, steps| stream(dut, steps, 1, 2, false),
+    Skid::<Word>::default(),
+    1200
 );
-stream_test!(
-    shallow_fifo_keeps_order_and_rate,
-    SyncFifo::<Bits<24>, 3>::shallow(),
-    2,
-    2,
-    7,
-    count
+both!(
+    shallow_fifo,
+    |dut, steps| stream(dut, steps, 2, 7, true),
+    SyncFifo::<Word, 3>::shallow(),
+    1200
 );
-stream_test!(
-    deep_fifo_keeps_order_and_rate,
-    SyncFifo::<Bits<24>, 4>::deep(),
-    3,
-    3,
-    15,
-    count
+both!(
+    deep_fifo,
+    |dut, steps| stream(dut, steps, 3, 15, true),
+    SyncFifo::<Word, 4>::deep(),
+    1200
 );
 
-#[test]
-fn packet_fifo_keeps_whole_packets() {
+/// Packets of 1 to 12 beats, written faster than they are read.
+fn packets(dut: &mut impl Dut, steps: usize) {
     let mut rng = rng(4);
-    let mut u = Box::new(PacketFifo::<4>::default());
-    u.connect_all();
-    check_all(u.as_ref()).unwrap();
-    settle(u.as_mut());
     let mut kept: VecDeque<Vec<u64>> = VecDeque::new();
     let mut writing: Vec<u64> = vec![];
     let mut left = 0;
     let (mut overflows, mut drops, mut discards, mut delivered) = (0, 0, 0, 0);
-    let mut reading: Vec<u64> = vec![];
+    let mut position = 0;
+    // Beats in the buffer when the packet being written began.
+    let mut before = 0;
+    let mut last_discard = 0;
     // The fate of a packet is known one cycle after its last beat.
     let mut judged: Option<(Vec<u64>, bool)> = None;
-    for step in 0..2500 {
+    for step in 0..steps {
         let take = if step % 1000 < 500 { 95 } else { 40 };
         if left == 0 {
             left = rng.random_range(1..12);
         }
-        u.in_valid.next = chance(&mut rng, 80);
-        let word: u64 = rng.random_range(0..1 << 32);
-        u.in_beat.next = Beat {
-            data: bits(word),
-            nbytes: bits(64),
-            last: left == 1,
-        };
-        u.in_drop.next = chance(&mut rng, 30);
-        u.out_ready.next = chance(&mut rng, take);
-        u.discard.next = false;
-        settle(u.as_mut());
-        u.discard.next = u.out_valid.val() & chance(&mut rng, 5);
-        settle(u.as_mut());
+        let valid = chance(&mut rng, 80);
+        let word: u64 = rng.random();
+        let drop = chance(&mut rng, 30);
+        let ready = chance(&mut rng, take);
+        let discard = chance(&mut rng, 5);
+        dut.set("in_valid", valid);
+        dut.set(
+            "in_beat",
+            Beat {
+                data: bits(word),
+                nbytes: bits(64),
+                last: left == 1,
+            },
+        );
+        dut.set("in_drop", drop);
+        dut.set("out_ready", ready);
+        dut.set("discard", discard);
+        dut.low();
         if let Some((packet, dropped)) = judged.take() {
-            if u.overflow.val() {
+            if dut.bit("overflow") {
                 overflows += 1;
-                assert!(
-                    packet.len() > 1 || kept.len() > 1,
-                    "a packet was lost in an empty buffer"
-                );
+                // A discarded packet takes a cycle per beat to go.
+                let going = if step < last_discard + 30 { 11 } else { 0 };
+                assert!(packet.len() + before + going + 2 > 15, "there was room");
             } else if dropped {
                 drops += 1;
             } else {
                 kept.push_back(packet);
             }
         } else {
-            assert!(!u.overflow.val());
+            assert!(!dut.bit("overflow"));
         }
-        if u.out_valid.val() {
-            let beat = u.out_beat.val();
+        assert!(dut.bit("busy") || (kept.is_empty() && writing.is_empty()));
+        if dut.bit("out_valid") {
+            let beat = dut.beat("out_beat");
             let packet = kept.front().expect("a packet nobody kept");
-            assert_eq!(beat.data, bits(packet[reading.len()]));
-            if u.discard.next {
-                discards += 1;
-                reading.clear();
-                kept.pop_front();
-            } else if u.out_ready.next {
-                reading.push(packet[reading.len()]);
-                assert_eq!(beat.last, reading.len() == packet.len());
-                if beat.last {
+            assert_eq!(beat.data, bits(packet[position]));
+            assert_eq!(beat.last, position + 1 == packet.len());
+            if ready {
+                position += 1;
+            }
+            if discard || (ready && beat.last) {
+                if ready && beat.last {
                     delivered += 1;
-                    reading.clear();
-                    kept.pop_front();
+                } else {
+                    discards += 1;
+                    last_discard = step;
                 }
+                position = 0;
+                kept.pop_front();
             }
         }
-        if u.in_valid.next {
+        if valid {
+            if writing.is_empty() {
+                before = kept.iter().map(Vec::len).sum::<usize>();
+            }
             writing.push(word);
             left -= 1;
             if left == 0 {
-                judged = Some((std::mem::take(&mut writing), u.in_drop.next));
+                judged = Some((std::mem::take(&mut writing), drop));
             }
         }
-        cycle!(u);
+        dut.high();
     }
     println!("delivered {delivered} overflows {overflows} drops {drops} discards {discards}");
-    assert!(delivered > 50 && overflows > 20 && drops > 50 && discards > 10);
+    assert!(
+        delivered > steps / 50
+            && overflows > steps / 200
+            && drops > steps / 50
+            && discards > steps / 200
+    );
+}
+
+both!(packet_fifo, packets, PacketFifo::<4>::default(), 2000);
+
+/// Words between clocks whose half periods are `half_in` and `half_out`, in steps of one evaluation.
+fn cross(half_in: usize, half_out: usize, give: u32, take: u32) {
+    use mprdma_hw::cosim::Frame;
+    let mut rng = rng((half_in * 100 + half_out) as u64);
+    let mut dut = crate::support::verilated(AsyncFifo::<Word, 4>::default(), "async_fifo");
+    let mut frame: Frame = dut.inputs().clone();
+    let mut inside: VecDeque<u64> = VecDeque::new();
+    let (mut in_level, mut out_level) = (false, false);
+    let (mut delivered, mut most) = (0, 0);
+    let mut outputs = {
+        frame.set("in_clock", 0);
+        frame.set("out_clock", 0);
+        dut.levels(&[frame.clone()]).unwrap().remove(0)
+    };
+    for time in 1..60_000 {
+        let in_edge = time % half_in == 0;
+        let out_edge = time % half_out == 0;
+        if in_edge {
+            in_level = !in_level;
+        }
+        if out_edge {
+            out_level = !out_level;
+        }
+        // What each side does at its rising edge follows from the levels before it.
+        if in_edge && in_level && frame.bit("in_valid") && outputs.bit("in_ready") {
+            inside.push_back(frame.get("in_data"));
+        }
+        if out_edge && out_level && frame.bit("out_ready") && outputs.bit("out_valid") {
+            assert_eq!(Some(outputs.get("out_data")), inside.pop_front());
+            delivered += 1;
+        }
+        most = most.max(inside.len());
+        frame.set("in_clock", u64::from(in_level));
+        frame.set("out_clock", u64::from(out_level));
+        if in_edge && !in_level {
+            frame.set("in_valid", u64::from(chance(&mut rng, give)));
+            frame.set("in_data", rng.random_range(0..1 << 24));
+        }
+        if out_edge && !out_level {
+            frame.set("out_ready", u64::from(chance(&mut rng, take)));
+        }
+        outputs = dut.levels(&[frame.clone()]).unwrap().remove(0);
+    }
+    println!("half periods {half_in} and {half_out}: {delivered} words, up to {most} inside");
+    let slow = 2 * half_in.max(half_out);
+    if give == 100 && take == 100 {
+        assert!(
+            delivered > 59_000 / slow - 20,
+            "below the rate of the slower clock"
+        );
+    }
+    assert!(delivered > 59_000 / slow / 4 && most <= 16);
+}
+
+#[test]
+fn async_fifo_at_many_clock_ratios() {
+    for (half_in, half_out) in [
+        (5, 5),
+        (5, 6),
+        (7, 5),
+        (2, 13),
+        (13, 2),
+        (1, 30),
+        (30, 1),
+        (10, 31),
+    ] {
+        cross(half_in, half_out, 100, 100);
+        cross(half_in, half_out, 70, 50);
+    }
+}
+
+#[test]
+fn async_fifo_simulates_as_printed() {
+    let mut rng = rng(6);
+    let mut step = 0u64;
+    let mut dut = mprdma_hw::cosim::Cosim::new(
+        AsyncFifo::<Word, 3>::default(),
+        "async_fifo_small",
+        move |u, _| {
+            u.in_clock.next = (step % 6 >= 3).into();
+            u.out_clock.next = (step % 10 >= 5).into();
+            step += 1;
+        },
+    )
+    .unwrap();
+    let mut words = VecDeque::new();
+    for step in 1..3000u64 {
+        let sent = (step % 6 == 3 && dut.block.in_valid.next & dut.block.in_ready.val())
+            .then_some(dut.block.in_data.next);
+        words.extend(sent);
+        if step % 10 == 5 && dut.block.out_valid.val() & dut.block.out_ready.next {
+            let word = words.pop_front().expect("a word nobody sent");
+            assert_eq!(dut.block.out_data.val(), word);
+        }
+        dut.low(|u| {
+            if step % 6 == 0 {
+                u.in_valid.next = chance(&mut rng, 60);
+                u.in_data.next = bits(rng.random_range(0..1 << 24));
+            }
+            if step % 10 == 0 {
+                u.out_ready.next = chance(&mut rng, 60);
+            }
+        })
+        .unwrap();
+    }
+    dut.verify().unwrap();
 }

@@ -3,7 +3,10 @@
 mod align;
 mod arith;
 mod crc;
+mod dma_read;
+mod dma_write;
 mod fifo;
-mod print;
+mod latency;
+mod lints;
 mod support;
 mod timer;

@@ -23,7 +23,7 @@ pub struct Source {
 
 block! {
     /// Combinational: adds.
-    struct Adder[const N: usize][N] {
+    pub struct Adder[const N: usize][N] {
         in { a: Bits<N>, b: Bits<N> }
         out { sum: Bits<N> }
     }
@@ -275,7 +275,7 @@ fn port_list() {
 
 block! {
     /// No reset port: only `Pipe`s.
-    struct Delay {
+    pub struct Delay {
         in { clock: Clock, x: Bits<8> }
         out { y: Bits<8> }
         pipe { one: Bits<8>, two: Bits<8> }

@@ -48,7 +48,11 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         }
     };
     let failed = chance(rng, 5);
-    let packets = if failed { 0 } else { length.div_ceil(bytes).max(1) };
+    let packets = if failed {
+        0
+    } else {
+        length.div_ceil(bytes).max(1)
+    };
     Launch {
         qpn: qpn.to_bits(),
         slot: slot.to_bits(),
@@ -93,7 +97,11 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     ] {
         flags |= if set { flag } else { 0 };
     }
-    let length = if last { message.length.to_u64() - index * bytes } else { bytes };
+    let length = if last {
+        message.length.to_u64() - index * bytes
+    } else {
+        bytes
+    };
     let packet = PacketCmd {
         qpn: grant.qpn,
         vp: grant.vp,
@@ -112,8 +120,16 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
 }
 
 fn brief(p: &PacketCmd) -> String {
-    let (qpn, psn, opcode, offset) = (p.qpn.to_u64(), p.psn.to_u64(), p.opcode.to_u64(), p.offset.to_u64());
-    format!("QP {qpn} PSN {psn:#x} opcode {opcode:#x} offset {offset} marker {}", p.marker)
+    let (qpn, psn, opcode, offset) = (
+        p.qpn.to_u64(),
+        p.psn.to_u64(),
+        p.opcode.to_u64(),
+        p.offset.to_u64(),
+    );
+    format!(
+        "QP {qpn} PSN {psn:#x} opcode {opcode:#x} offset {offset} marker {}",
+        p.marker
+    )
 }
 
 #[derive(Default)]
@@ -127,7 +143,9 @@ struct Queue {
 
 impl Queue {
     fn holds(&self, psn: u32) -> bool {
-        self.live.iter().any(|m| psn_distance(psn, m.first_psn.to_u32()) < m.packets.to_u32())
+        self.live
+            .iter()
+            .any(|m| psn_distance(psn, m.first_psn.to_u32()) < m.packets.to_u32())
     }
 }
 
@@ -141,7 +159,11 @@ struct Expected {
     optional: bool,
 }
 
-fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mut ChaCha8Rng, steps: u64) {
+fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
+    bench: &mut B,
+    rng: &mut ChaCha8Rng,
+    steps: u64,
+) {
     bench.reset(|i| i.reset = true);
     let mut queues: Vec<Queue> = (0..QPS).map(|_| Queue::default()).collect();
     for queue in &mut queues {
@@ -169,21 +191,42 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
         let frozen = command.as_ref().is_some_and(|c| c.0 == qpn);
         let queue = &mut queues[qpn as usize];
         if !ending && !frozen {
-            let span = queue.live.front().map_or(0, |m| psn_distance(queue.next_psn, m.first_psn.to_u32()));
-            let queued = launches.items.iter().filter(|l| l.qpn.to_u64() == qpn).count();
+            let span = queue
+                .live
+                .front()
+                .map_or(0, |m| psn_distance(queue.next_psn, m.first_psn.to_u32()));
+            let queued = launches
+                .items
+                .iter()
+                .filter(|l| l.qpn.to_u64() == qpn)
+                .count();
             // Phases with a full ring, phases with a short one.
             let most = if step / 6000 % 2 == 0 { 64 } else { 3 };
             if queued == 0 && queue.live.len() < most && chance(rng, 5) && span < 1 << 23 {
                 // Small against the PSN space, so that a grant never waits while the PSNs come round.
-                let m = message(rng, qpn, queue.next_slot, queue.next_psn, ((1 << 23) - span).min(1 << 16));
+                let m = message(
+                    rng,
+                    qpn,
+                    queue.next_slot,
+                    queue.next_psn,
+                    ((1 << 23) - span).min(1 << 16),
+                );
                 queue.next_slot = (queue.next_slot + 1) % 64;
                 queue.next_psn = queue.next_psn.wrapping_add(m.packets.to_u32()) & 0xff_ffff;
                 launches.items.push_back(m);
             }
-            let leaving = retirements.items.iter().filter(|r| r.qpn.to_u64() == qpn).count();
-            if leaving == 0 && !queue.live.is_empty() && chance(rng, if most == 64 { 1 } else { 3 }) {
+            let leaving = retirements
+                .items
+                .iter()
+                .filter(|r| r.qpn.to_u64() == qpn)
+                .count();
+            if leaving == 0 && !queue.live.is_empty() && chance(rng, if most == 64 { 1 } else { 3 })
+            {
                 let m = &queue.live[0];
-                retirements.items.push_back(Retired { qpn: m.qpn, packets: m.packets });
+                retirements.items.push_back(Retired {
+                    qpn: m.qpn,
+                    packets: m.packets,
+                });
             }
             if grants.items.len() < 3 {
                 let grant = |psn: u32, rng: &mut ChaCha8Rng| Grant {
@@ -194,12 +237,19 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                     marker: false,
                 };
                 if chance(rng, 2) {
-                    grants.items.push_back(Grant { qpn: qpn.to_bits(), marker: true, ..Grant::default() });
+                    grants.items.push_back(Grant {
+                        qpn: qpn.to_bits(),
+                        marker: true,
+                        ..Grant::default()
+                    });
                 } else if !queue.live.is_empty() {
                     let m = &queue.live[rng.random_range(0..queue.live.len())];
                     let (first, count) = (m.first_psn.to_u32(), m.packets.to_u32());
                     let psn = match rng.random_range(0..20) {
-                        0 => queue.live[0].first_psn.to_u32().wrapping_sub(rng.random_range(1..1000)),
+                        0 => queue.live[0]
+                            .first_psn
+                            .to_u32()
+                            .wrapping_sub(rng.random_range(1..1000)),
                         1 => first,
                         2 => first.wrapping_add(count).wrapping_sub(1),
                         3 if count > 0 => first.wrapping_add(rng.random_range(0..count)),
@@ -210,7 +260,10 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                     let psn = psn & 0xff_ffff;
                     // Never a PSN of the future.
                     let newest = queue.live.back().unwrap();
-                    let limit = newest.first_psn.to_u32().wrapping_add(newest.packets.to_u32());
+                    let limit = newest
+                        .first_psn
+                        .to_u32()
+                        .wrapping_add(newest.packets.to_u32());
                     if psn_distance(limit, psn).wrapping_sub(1) < 1 << 23 {
                         queue.cursor = psn.wrapping_add(1) & 0xff_ffff;
                         grants.items.push_back(grant(psn, rng));
@@ -231,7 +284,9 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                 ][rng.random_range(0..6)];
                 let mut image = [0; qp_image::BYTES];
                 qp_image::MASK.set(&mut image, mask);
-                let empties = op == Opcode::CreateQp || op == Opcode::DestroyQp || mask & MASK_SENDER != 0 && op == Opcode::ModifyQp;
+                let empties = op == Opcode::CreateQp
+                    || op == Opcode::DestroyQp
+                    || mask & MASK_SENDER != 0 && op == Opcode::ModifyQp;
                 let cfg = CfgReq {
                     op: (op as u64).to_bits(),
                     index: qpn.to_bits(),
@@ -257,7 +312,9 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
         // Outputs first: what leaves now was accepted earlier.
         if out.packet_valid && inputs.packet_ready {
             loop {
-                let e = expected.pop_front().unwrap_or_else(|| panic!("step {step}: {} for nothing", brief(&out.packet)));
+                let e = expected
+                    .pop_front()
+                    .unwrap_or_else(|| panic!("step {step}: {} for nothing", brief(&out.packet)));
                 if e.packet == out.packet {
                     if e.packet.marker {
                         markers += 1;
@@ -267,12 +324,20 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
                     packets += 1;
                     break;
                 }
-                assert!(e.optional, "step {step}: {} instead of {}", brief(&out.packet), brief(&e.packet));
+                assert!(
+                    e.optional,
+                    "step {step}: {} instead of {}",
+                    brief(&out.packet),
+                    brief(&e.packet)
+                );
                 dropped += 1;
             }
         }
         if out.payload_req_valid && inputs.payload_req_ready {
-            asked.push_back((out.payload_req.iova.to_u64(), out.payload_req.length.to_u64()));
+            asked.push_back((
+                out.payload_req.iova.to_u64(),
+                out.payload_req.length.to_u64(),
+            ));
         }
         while !asked.is_empty() && !payloads.is_empty() {
             assert_eq!(asked.pop_front(), payloads.pop_front(), "step {step}");
@@ -290,16 +355,30 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             let queue = &queues[qpn as usize];
             let emptied = command.as_ref().is_some_and(|c| c.0 == qpn && c.1);
             if grant.marker {
-                let packet = PacketCmd { qpn: grant.qpn, marker: true, ..PacketCmd::default() };
-                expected.push_back(Expected { qpn, slot: None, packet, iova: 0, optional: false });
-            } else if let Some(m) = queue
-                .live
-                .iter()
-                .find(|m| psn_distance(grant.psn.to_u32(), m.first_psn.to_u32()) < m.packets.to_u32())
-            {
+                let packet = PacketCmd {
+                    qpn: grant.qpn,
+                    marker: true,
+                    ..PacketCmd::default()
+                };
+                expected.push_back(Expected {
+                    qpn,
+                    slot: None,
+                    packet,
+                    iova: 0,
+                    optional: false,
+                });
+            } else if let Some(m) = queue.live.iter().find(|m| {
+                psn_distance(grant.psn.to_u32(), m.first_psn.to_u32()) < m.packets.to_u32()
+            }) {
                 let (packet, iova) = expect(m, &grant);
                 let slot = Some(m.slot.to_u64());
-                expected.push_back(Expected { qpn, slot, packet, iova, optional: emptied });
+                expected.push_back(Expected {
+                    qpn,
+                    slot,
+                    packet,
+                    iova,
+                    optional: emptied,
+                });
             }
         }
         if let Some(m) = launches.taken(out.launch_ready) {
@@ -320,7 +399,11 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
             }
         }
     }
-    assert!(expected.iter().all(|e| e.optional), "{} grants made no packet", expected.len());
+    assert!(
+        expected.iter().all(|e| e.optional),
+        "{} grants made no packet",
+        expected.len()
+    );
     assert!(asked.is_empty() && payloads.is_empty());
     assert!(!bench.cycle(&segment::In::default()).busy);
     println!("{packets} packets ({markers} markers), {dropped} stale, {full} times full, {commands} commands");
@@ -330,14 +413,24 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(bench: &mut B, rng: &mu
 
 #[test]
 fn simulated() {
-    with_big_stack(|| drive(&mut segment::Simulated::new(Segment::new()), &mut rng(1), 2500));
+    with_big_stack(|| {
+        drive(
+            &mut segment::Simulated::new(Segment::new()),
+            &mut rng(1),
+            2500,
+        )
+    });
 }
 
 #[test]
 fn verilated() {
     with_big_stack(|| {
         for seed in 1..5 {
-            drive(&mut segment::Verilated::new(Segment::new()), &mut rng(seed), 60_000);
+            drive(
+                &mut segment::Verilated::new(Segment::new()),
+                &mut rng(seed),
+                60_000,
+            );
         }
     });
 }
@@ -361,10 +454,20 @@ fn pace() {
             let mut launches_in = Source::<Launch>::new(100);
             launches_in.items = launches.into();
             let mut grants = Source::<Grant>::new(100);
-            grants.items = psns.into_iter().map(|psn| Grant { psn: psn.to_bits(), ..Grant::default() }).collect();
+            grants.items = psns
+                .into_iter()
+                .map(|psn| Grant {
+                    psn: psn.to_bits(),
+                    ..Grant::default()
+                })
+                .collect();
             let mut at = vec![];
             for cycle in 0..6000 {
-                let mut inputs = segment::In { packet_ready: true, payload_req_ready: true, ..segment::In::default() };
+                let mut inputs = segment::In {
+                    packet_ready: true,
+                    payload_req_ready: true,
+                    ..segment::In::default()
+                };
                 (inputs.launch, inputs.launch_valid) = launches_in.show(&mut rng);
                 if launches_in.items.is_empty() {
                     (inputs.grant, inputs.grant_valid) = grants.show(&mut rng);
@@ -383,7 +486,10 @@ fn pace() {
         assert_eq!(gaps.len(), 39);
         assert!(gaps.iter().all(|&gap| gap <= 8), "{gaps:?}");
         // 63 messages of one packet, in order.
-        let gaps = run((1..64).map(|i| launch(i, 39 + i, 1)).collect(), (40..103).collect());
+        let gaps = run(
+            (1..64).map(|i| launch(i, 39 + i, 1)).collect(),
+            (40..103).collect(),
+        );
         assert_eq!(gaps.len(), 62);
         assert!(gaps.iter().all(|&gap| gap <= 9), "{gaps:?}");
         // All over the full ring.
@@ -401,7 +507,12 @@ fn longest_messages() {
         let mut bench = segment::Verilated::new(Segment::new());
         bench.reset(|i| i.reset = true);
         let base = 0xc0_0001u32;
-        for counts in [vec![1 << 23], vec![1, (1 << 23) - 1], vec![(1 << 23) - 1, 1], vec![1 << 22, 0, 1 << 22, 0]] {
+        for counts in [
+            vec![1 << 23],
+            vec![1, (1 << 23) - 1],
+            vec![(1 << 23) - 1, 1],
+            vec![1 << 22, 0, 1 << 22, 0],
+        ] {
             let mut messages = vec![];
             let mut psn = base;
             for (slot, &packets) in counts.iter().enumerate() {
@@ -423,19 +534,32 @@ fn longest_messages() {
             let mut expected = VecDeque::new();
             let edges: Vec<u32> = messages
                 .iter()
-                .flat_map(|m| [m.first_psn.to_u32(), m.first_psn.to_u32().wrapping_add(m.packets.to_u32())])
+                .flat_map(|m| {
+                    [
+                        m.first_psn.to_u32(),
+                        m.first_psn.to_u32().wrapping_add(m.packets.to_u32()),
+                    ]
+                })
                 .chain([base, 0, 0x40_0000, 0xff_ffff])
                 .flat_map(|psn| [psn.wrapping_sub(1), psn, psn.wrapping_add(1)])
                 .collect();
             for _ in 0..300 {
                 let psn = edges[rng.random_range(0..edges.len())] & 0xff_ffff;
-                let grant = Grant { psn: u64::from(psn).to_bits(), ..Grant::default() };
+                let grant = Grant {
+                    psn: u64::from(psn).to_bits(),
+                    ..Grant::default()
+                };
                 grants.items.push_back(grant);
-                let inside = |m: &&Launch| psn_distance(psn, m.first_psn.to_u32()) < m.packets.to_u32();
+                let inside =
+                    |m: &&Launch| psn_distance(psn, m.first_psn.to_u32()) < m.packets.to_u32();
                 expected.extend(messages.iter().find(inside).map(|m| expect(m, &grant)));
             }
             let mut payloads: VecDeque<u64> = expected.iter().map(|e| e.1).collect();
-            let mut inputs = segment::In { packet_ready: true, payload_req_ready: true, ..segment::In::default() };
+            let mut inputs = segment::In {
+                packet_ready: true,
+                payload_req_ready: true,
+                ..segment::In::default()
+            };
             let mut idle = 0;
             while idle < 50 {
                 (inputs.launch, inputs.launch_valid) = launches.show(&mut rng);
@@ -451,7 +575,11 @@ fn longest_messages() {
                 if out.payload_req_valid {
                     assert_eq!(out.payload_req.iova.to_u64(), payloads.pop_front().unwrap());
                 }
-                idle = if out.busy || !grants.items.is_empty() { 0 } else { idle + 1 };
+                idle = if out.busy || !grants.items.is_empty() {
+                    0
+                } else {
+                    idle + 1
+                };
             }
             assert!(expected.is_empty() && payloads.is_empty());
             // Empty the ring.
@@ -466,5 +594,9 @@ fn longest_messages() {
 
 #[test]
 fn lint() {
-    crate::support::lint("segment", Segment::<QPW, 8>::new, include_str!("../../src/nic/segment.rs"));
+    crate::support::lint(
+        "segment",
+        Segment::<QPW, 8>::new,
+        include_str!("../../src/nic/segment.rs"),
+    );
 }

@@ -19,14 +19,14 @@ const QPS: u64 = 1 << QPW;
 const WQE: usize = sq_wqe::BYTES;
 
 crate::bench! {
-    sq_fetch, SqFetch<QPW>,
+    sq_fetch, SqFetch<QPW, 3>,
     in {
         cfg: CfgReq, cfg_valid: bool, sq_db: Doorbell, sq_db_valid: bool, retired: Retired, retired_valid: bool,
-        qp_error: QpError, qp_error_valid: bool, data: Beat, data_valid: bool, data_err: bool, answer: MrAnswer,
+        qp_error: QpError, qp_error_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
         answer_valid: bool, read_req_ready: bool, query_ready: bool, launch_ready: bool, work_ready: bool,
     }
     out {
-        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, data_ready: bool, answer_ready: bool,
+        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, read_ready: bool, answer_ready: bool,
         read_req: DmaReadReq, read_req_valid: bool, query: MrQuery, query_valid: bool, launch: Launch,
         launch_valid: bool, work: Work, work_valid: bool, cfg_done: bool, init_done: bool, busy: bool,
     }
@@ -117,7 +117,14 @@ struct Mix {
     log2: (u32, u32),
 }
 
-const CALM: Mix = Mix { faults: 0, longest: 4, doorbells: 10, retirements: 30, commands: 2000, log2: (1, 6) };
+const CALM: Mix = Mix {
+    faults: 0,
+    longest: 4,
+    doorbells: 10,
+    retirements: 30,
+    commands: 2000,
+    log2: (1, 6),
+};
 
 fn wqe(rng: &mut ChaCha8Rng, queue: &Queue, mix: &Mix) -> [u8; WQE] {
     let mut wqe = [0; WQE];
@@ -202,7 +209,11 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             let bells = doorbells.items.iter().any(|d| d.number == id);
             if !ending && !bells && chance(rng, mix.doorbells) {
                 let room = queue.size() - (queue.posted - queue.retired);
-                let count = if chance(rng, 50) { room } else { rng.random_range(0..=room.min(12)) };
+                let count = if chance(rng, 50) {
+                    room
+                } else {
+                    rng.random_range(0..=room.min(12))
+                };
                 for _ in 0..count {
                     let entry = wqe(rng, queue, &mix);
                     let at = (queue.posted % queue.size()) as usize;
@@ -216,7 +227,11 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     // More than the ring holds: must be ignored.
                     index = queue.launched + queue.size() + 100;
                 }
-                doorbells.items.push_back(Doorbell { number: id, index: (index & 0xffff).to_bits(), arm: false });
+                doorbells.items.push_back(Doorbell {
+                    number: id,
+                    index: (index & 0xffff).to_bits(),
+                    arm: false,
+                });
             }
             let leaving = retirements.items.iter().any(|r| r.qpn == id);
             if !leaving && !queue.open.is_empty() && (ending || chance(rng, mix.retirements)) {
@@ -225,7 +240,10 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             }
             let told = errors.items.iter().any(|e| e.qpn == id);
             if !ending && !told && rng.random_range(0..mix.commands) == 0 {
-                errors.items.push_back(QpError { qpn: id, status: 4u64.to_bits() });
+                errors.items.push_back(QpError {
+                    qpn: id,
+                    status: 4u64.to_bits(),
+                });
             }
         }
         let queue = &mut queues[qpn];
@@ -233,26 +251,42 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             || retirements.items.iter().any(|r| r.qpn == id)
             || errors.items.iter().any(|e| e.qpn == id);
         let rts = QpState::Rts as u64;
-        let due = queue.state == 0 || queue.state == QpState::Init as u64 || rng.random_range(0..mix.commands) == 0;
+        let broken = queue.state == QpState::Error as u64;
+        let due = queue.state == 0
+            || queue.state == QpState::Init as u64
+            || broken && chance(rng, 1)
+            || rng.random_range(0..mix.commands) == 0;
         if !ending && command.is_none() && pause == 0 && !on_way && due {
             let mut image = vec![0; qp_image::BYTES];
             qp_image::MTU.set(&mut image, rng.random_range(1..=5));
             qp_image::PD.set(&mut image, rng.random_range(0..1 << 16));
-            qp_image::SQ_BASE.set(&mut image, (qpn as u64 + 1) << 40 | rng.random_range(0..1u64 << 20) << 6);
-            qp_image::SQ_LOG2.set(&mut image, u64::from(rng.random_range(mix.log2.0..=mix.log2.1)));
-            qp_image::SQ_PSN.set(&mut image, [rng.random_range(0..1 << 24), 0xff_fff0][rng.random_range(0..2)]);
+            qp_image::SQ_BASE.set(
+                &mut image,
+                (qpn as u64 + 1) << 40 | rng.random_range(0..1u64 << 20) << 6,
+            );
+            qp_image::SQ_LOG2.set(
+                &mut image,
+                u64::from(rng.random_range(mix.log2.0..=mix.log2.1)),
+            );
+            qp_image::SQ_PSN.set(
+                &mut image,
+                [rng.random_range(0..1 << 24), 0xff_fff0][rng.random_range(0..2)],
+            );
             let (op, state, mask) = if queue.state == 0 {
-                (Opcode::CreateQp, [rts, QpState::Init as u64][rng.random_range(0..2)], 0)
+                (
+                    Opcode::CreateQp,
+                    [rts, QpState::Init as u64][rng.random_range(0..2)],
+                    0,
+                )
             } else if queue.state == QpState::Init as u64 {
                 (Opcode::ModifyQp, rts, MASK_STATE | MASK_SENDER)
             } else {
                 [
                     (Opcode::DestroyQp, 0, 0),
-                    (Opcode::DestroyQp, 0, 0),
                     (Opcode::ModifyQp, QpState::Error as u64, MASK_STATE),
                     (Opcode::QueryQp, 0, 0xff),
                     (Opcode::ModifyQp, rts, 0),
-                ][rng.random_range(0..5)]
+                ][if broken { 0 } else { rng.random_range(0..4) }]
             };
             qp_image::STATE.set(&mut image, state);
             qp_image::MASK.set(&mut image, mask);
@@ -310,9 +344,9 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             }
         }
         if let Some((beat, failed)) = &shown {
-            inputs.data = *beat;
-            inputs.data_err = *failed;
-            inputs.data_valid = true;
+            inputs.read = *beat;
+            inputs.read_err = *failed;
+            inputs.read_valid = true;
         }
         asked |= !answers.is_empty() && !chance(rng, stall / 2);
         if asked {
@@ -325,7 +359,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         inputs.work_ready = !chance(rng, stall);
         let out = bench.cycle(&inputs);
 
-        if inputs.data_valid && out.data_ready {
+        if inputs.read_valid && out.read_ready {
             let read = &mut reads[0];
             read.next += 1;
             if read.next == read.beats {
@@ -346,17 +380,45 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             let queue = &mut queues[qpn];
             let first = (iova - queue.base) / WQE as u64;
             let beats = length / WQE as u64;
-            assert!(length % WQE as u64 == 0 && (1..=8).contains(&beats), "step {step}: {length} bytes");
-            assert!(first + beats <= queue.size(), "step {step}: entries {first}+{beats} pass the end of the ring");
+            assert!(
+                length % WQE as u64 == 0 && (1..=8).contains(&beats),
+                "step {step}: {length} bytes"
+            );
+            assert!(
+                first + beats <= queue.size(),
+                "step {step}: entries {first}+{beats} pass the end of the ring"
+            );
             let failed = chance(rng, mix.faults / 2);
             for at in first..first + beats {
                 let ahead = at.wrapping_sub(queue.launched) & (queue.size() - 1);
-                assert!(queue.launched + ahead <= queue.posted, "step {step}: read of entry {at}, not posted");
+                // Flushed launches do not wait for reads that were asked for before.
+                let posted =
+                    queue.launched + ahead < queue.posted || queue.state == QpState::Error as u64;
+                assert!(
+                    posted,
+                    "step {step}: QP {qpn} in state {} reads {first}+{beats} of {}, launched {}, posted {}",
+                    queue.state,
+                    queue.size(),
+                    queue.launched,
+                    queue.posted
+                );
+                seen.again += u64::from(queue.good[at as usize]);
                 queue.bad[at as usize] |= failed;
                 queue.good[at as usize] |= !failed;
             }
-            let wait = if chance(rng, 10) { rng.random_range(50..300) } else { rng.random_range(3..40) };
-            reads.push_back(Read { qpn, first, beats, next: 0, failed, wait });
+            let wait = if chance(rng, 10) {
+                rng.random_range(50..300)
+            } else {
+                rng.random_range(3..40)
+            };
+            reads.push_back(Read {
+                qpn,
+                first,
+                beats,
+                next: 0,
+                failed,
+                wait,
+            });
             assert!(reads.iter().map(|r| r.beats).sum::<u64>() <= 56);
         }
         if let Some(p) = retirements.taken(out.retired_ready) {
@@ -374,8 +436,16 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             let queue = &mut queues[l.qpn.index()];
             let at = (queue.launched % queue.size()) as usize;
             let entry = queue.ring[at];
-            let text = format!("step {step}: QP {} index {}", l.qpn.to_u64(), queue.launched);
-            assert!(queue.state == rts || queue.state == QpState::Error as u64, "{text}: state {}", queue.state);
+            let text = format!(
+                "step {step}: QP {} index {}",
+                l.qpn.to_u64(),
+                queue.launched
+            );
+            assert!(
+                queue.state == rts || queue.state == QpState::Error as u64,
+                "{text}: state {}",
+                queue.state
+            );
             assert!(queue.launched < queue.posted, "{text}: nothing is posted");
             assert_eq!(l.wqe_index.to_u64(), queue.launched & 0xffff, "{text}");
             assert_eq!(l.slot.to_u64(), queue.slot, "{text}");
@@ -390,7 +460,14 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 seen.flushed += 1;
             } else {
                 assert!(!queue.flushing, "{text}: sent after a flush");
-                assert_eq!(l.flags.to_u64(), if status == 19 { l.flags.to_u64() } else { sq_wqe::FLAGS.get(&entry) });
+                assert_eq!(
+                    l.flags.to_u64(),
+                    if status == 19 {
+                        l.flags.to_u64()
+                    } else {
+                        sq_wqe::FLAGS.get(&entry)
+                    }
+                );
                 if status == WcStatus::FatalError as u64 {
                     assert!(queue.bad[at], "{text}: a good read failed");
                     seen.failed += 1;
@@ -403,17 +480,30 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     assert_eq!(l.imm.to_u64(), sq_wqe::IMM.get(&entry));
                     assert_eq!(l.raddr.to_u64(), sq_wqe::RADDR.get(&entry));
                     assert_eq!(l.rkey.to_u64(), sq_wqe::RKEY.get(&entry));
-                    assert_eq!(l.iova.to_u64(), sq_wqe::LADDR.get(&entry) ^ 0x5500_0000_0000);
+                    assert_eq!(
+                        l.iova.to_u64(),
+                        sq_wqe::LADDR.get(&entry) ^ 0x5500_0000_0000
+                    );
                     assert_eq!(l.mtu.to_u64(), queue.mtu);
                 }
                 if status == 0 {
                     packets = queue.packets(&entry);
                     let before: u32 = queue.open.iter().sum();
-                    assert!(queue.open.is_empty() || before + packets <= 1 << 23, "{text}: {before} + {packets}");
+                    assert!(
+                        queue.open.is_empty() || before + packets <= 1 << 23,
+                        "{text}: {before} + {packets}"
+                    );
                     let imm = sq_wqe::OPCODE.get(&entry) == WrOpcode::RdmaWriteWithImm as u64;
-                    assert_eq!(l.wsn.to_u64(), if imm { u64::from(queue.next_wsn) } else { 0 }, "{text}");
+                    assert_eq!(
+                        l.wsn.to_u64(),
+                        if imm { u64::from(queue.next_wsn) } else { 0 },
+                        "{text}"
+                    );
                     queue.next_wsn = (queue.next_wsn + u32::from(imm)) & 0xff_ffff;
-                    works.push_back(Work { qpn: l.qpn, packets: u64::from(packets).to_bits() });
+                    works.push_back(Work {
+                        qpn: l.qpn,
+                        packets: u64::from(packets).to_bits(),
+                    });
                     seen.sent += 1;
                 }
             }
@@ -434,13 +524,22 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             seen.commands += 1;
             pause = rng.random_range(2..30);
             if op == Opcode::DestroyQp as u64 {
-                assert!(reads.is_empty() && works.is_empty(), "step {step}: destroyed with work under way");
+                assert!(
+                    reads.is_empty() && works.is_empty(),
+                    "step {step}: destroyed with work under way"
+                );
                 queues[qpn] = Queue::default();
             }
         }
-        let open = |q: &Queue| q.launched != q.posted && (q.state == rts || q.state == QpState::Error as u64);
+        let open = |q: &Queue| {
+            q.launched != q.posted && (q.state == rts || q.state == QpState::Error as u64)
+        };
         let finished = queues.iter().all(|q| q.open.is_empty() && !open(q));
-        idle = if ending && finished && command.is_none() && doorbells.items.is_empty() { idle + 1 } else { 0 };
+        idle = if ending && finished && command.is_none() && doorbells.items.is_empty() {
+            idle + 1
+        } else {
+            0
+        };
         if idle > 100 {
             break;
         }
@@ -455,8 +554,17 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
 #[test]
 fn simulated() {
     with_big_stack(|| {
-        let mix = Mix { faults: 5, commands: 300, ..CALM };
-        let seen = drive(&mut sq_fetch::Simulated::new(SqFetch::default()), &mut rng(1), 1500, mix);
+        let mix = Mix {
+            faults: 5,
+            commands: 300,
+            ..CALM
+        };
+        let seen = drive(
+            &mut sq_fetch::Simulated::new(SqFetch::default()),
+            &mut rng(1),
+            1500,
+            mix,
+        );
         assert!(seen.launches > 50);
     });
 }
@@ -466,25 +574,149 @@ fn verilated() {
     with_big_stack(|| {
         let mixes = [
             CALM,
-            Mix { log2: (1, 2), ..CALM },
-            Mix { faults: 6, commands: 500, ..CALM },
-            Mix { faults: 2, commands: 200, doorbells: 40, ..CALM },
+            Mix {
+                log2: (1, 2),
+                ..CALM
+            },
+            Mix {
+                faults: 6,
+                commands: 500,
+                ..CALM
+            },
+            Mix {
+                faults: 2,
+                commands: 200,
+                doorbells: 40,
+                ..CALM
+            },
             // The ring of 64 messages fills.
-            Mix { retirements: 1, log2: (6, 9), ..CALM },
+            Mix {
+                retirements: 1,
+                log2: (6, 9),
+                ..CALM
+            },
             // The PSNs that may be outstanding run out.
-            Mix { longest: 23, retirements: 2, log2: (3, 8), ..CALM },
+            Mix {
+                longest: 23,
+                retirements: 2,
+                log2: (3, 8),
+                ..CALM
+            },
         ];
         let mut seen = vec![];
         for (seed, mix) in (2..).zip(mixes) {
-            seen.push(drive(&mut sq_fetch::Verilated::new(SqFetch::default()), &mut rng(seed), 40_000, mix));
+            seen.push(drive(
+                &mut sq_fetch::Verilated::new(SqFetch::default()),
+                &mut rng(seed),
+                40_000,
+                mix,
+            ));
         }
-        assert!(seen.iter().all(|s| s.sent > 500 && s.wraps > 10 && s.commands > 10), "{seen:?}");
+        assert!(
+            seen.iter().all(|s| s.sent > 500 && s.commands > 10),
+            "{seen:?}"
+        );
+        assert!(seen.iter().map(|s| s.wraps).sum::<u64>() > 500 && seen[5].again > 100);
         assert!(seen.iter().map(|s| s.destroyed_in_flight).sum::<u64>() > 3);
         assert!(seen[2].failed > 20 && seen[2].flushed > 20 && seen[4].full > 20);
     });
 }
 
+/// A queue of every size, past the end of the 16-bit index: in ERROR, where a launch takes the fewest cycles.
+#[test]
+fn index_wraps() {
+    with_big_stack(|| {
+        let mut rng = rng(20);
+        let mut bench = sq_fetch::Verilated::new(SqFetch::default());
+        bench.reset(|i| i.reset = true);
+        for (log2, count) in [(1, 100), (2, 200), (5, 500), (10, 3000), (15, 70_000u64)] {
+            let mut image = vec![0; qp_image::BYTES];
+            qp_image::MTU.set(&mut image, 1);
+            qp_image::SQ_LOG2.set(&mut image, log2);
+            qp_image::STATE.set(&mut image, QpState::Error as u64);
+            let mut inputs = sq_fetch::In {
+                launch_ready: true,
+                work_ready: true,
+                ..sq_fetch::In::default()
+            };
+            inputs.cfg.op = (Opcode::CreateQp as u64).to_bits();
+            inputs.cfg.image = bits_of_bytes(&image);
+            inputs.cfg_valid = true;
+            while !bench.cycle(&inputs).cfg_done {}
+            inputs.cfg_valid = false;
+            let (mut posted, mut launched, mut retired) = (0u64, 0u64, 0u64);
+            let mut doorbells = Source::<Doorbell>::new(100);
+            let mut retirements = Source::<Retired>::new(100);
+            for cycle in 0.. {
+                assert!(cycle < 100 * count, "{launched} of {count}");
+                if retired + (1 << log2) > posted + 8 && doorbells.items.is_empty()
+                    || retired == posted
+                {
+                    posted = (retired + (1 << log2)).min(posted + 100);
+                    doorbells.items.push_back(Doorbell {
+                        index: (posted & 0xffff).to_bits(),
+                        ..Doorbell::default()
+                    });
+                }
+                (inputs.sq_db, inputs.sq_db_valid) = doorbells.show(&mut rng);
+                (inputs.retired, inputs.retired_valid) = retirements.show(&mut rng);
+                let out = bench.cycle(&inputs);
+                assert!(!out.read_req_valid && !out.work_valid);
+                doorbells.taken(out.sq_db_ready);
+                retired += u64::from(retirements.taken(out.retired_ready).is_some());
+                if out.launch_valid {
+                    assert_eq!(out.launch.wqe_index.to_u64(), launched & 0xffff);
+                    assert_eq!(out.launch.slot.to_u64(), launched % 64);
+                    assert_eq!(
+                        out.launch.status.to_u64(),
+                        WcStatus::WorkRequestFlushed as u64
+                    );
+                    launched += 1;
+                    assert!(launched <= posted);
+                    retirements.items.push_back(Retired::default());
+                }
+                if launched >= count {
+                    break;
+                }
+            }
+            inputs = sq_fetch::In {
+                launch_ready: true,
+                work_ready: true,
+                ..sq_fetch::In::default()
+            };
+            inputs.cfg.op = (Opcode::DestroyQp as u64).to_bits();
+            inputs.cfg_valid = true;
+            while !bench.cycle(&inputs).cfg_done {}
+            inputs.cfg_valid = false;
+            bench.cycle(&inputs);
+        }
+    });
+}
+
+/// Cycles per WQE when nothing stalls.
+#[test]
+fn pace() {
+    with_big_stack(|| {
+        let mix = Mix {
+            commands: 1_000_000,
+            doorbells: 100,
+            retirements: 100,
+            longest: 0,
+            log2: (6, 6),
+            ..CALM
+        };
+        let mut bench = sq_fetch::Verilated::new(SqFetch::default());
+        let seen = drive(&mut bench, &mut rng(21), 20_000, mix);
+        // The test retires at most one message, posts at most once per step and stalls a third of the time.
+        assert!(seen.sent > 1000, "{seen:?}");
+    });
+}
+
 #[test]
 fn lint() {
-    crate::support::lint("sq_fetch", SqFetch::<QPW>::default, include_str!("../../src/nic/sq_fetch.rs"));
+    crate::support::lint(
+        "sq_fetch",
+        SqFetch::<QPW, 3>::default,
+        include_str!("../../src/nic/sq_fetch.rs"),
+    );
 }

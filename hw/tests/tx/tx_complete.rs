@@ -62,12 +62,18 @@ impl Queue {
             });
         }
         self.completed += u64::from(status == 0);
-        self.retired.push_back(Retired { qpn: qpn.to_bits(), packets: m.packets });
+        self.retired.push_back(Retired {
+            qpn: qpn.to_bits(),
+            packets: m.packets,
+        });
     }
 
     fn fail(&mut self, qpn: u64, status: u64) {
         self.failed = true;
-        self.errors.push_back(QpError { qpn: qpn.to_bits(), status: status.to_bits() });
+        self.errors.push_back(QpError {
+            qpn: qpn.to_bits(),
+            status: status.to_bits(),
+        });
     }
 
     fn advance(&mut self, qpn: u64, mut status: u64) {
@@ -99,14 +105,19 @@ impl Queue {
     }
 }
 
-fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, rng: &mut ChaCha8Rng, steps: u64) {
+fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
+    bench: &mut B,
+    rng: &mut ChaCha8Rng,
+    steps: u64,
+) {
     bench.reset(|i| i.reset = true);
     let mut queues: Vec<Queue> = (0..QPS).map(|_| Queue::default()).collect();
     let mut launches = Source::<Launch>::new(80);
     let mut news = Source::<Progress>::new(80);
     let mut command: Option<(u64, CfgReq, Vec<u8>)> = None;
     let mut pause = 0;
-    let (mut cqes, mut messages, mut failures, mut full, mut commands, mut pulses) = (0, 0, 0, 0, 0, 0);
+    let (mut cqes, mut messages, mut failures, mut full, mut commands, mut pulses) =
+        (0, 0, 0, 0, 0, 0);
     let mut stall = 0;
     for step in 0..steps + 4000 {
         let ending = step >= steps;
@@ -123,12 +134,25 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
         let settled = queues[qpn as usize].quiet();
         let queue = &mut queues[qpn as usize];
         if !ending && !on_way {
-            let held = queue.retired.iter().map(|r| r.packets.to_u32()).sum::<u32>();
-            let span = held + queue.live.front().map_or(0, |m| psn_distance(queue.psn, m.first_psn.to_u32()));
+            let held = queue
+                .retired
+                .iter()
+                .map(|r| r.packets.to_u32())
+                .sum::<u32>();
+            let span = held
+                + queue
+                    .live
+                    .front()
+                    .map_or(0, |m| psn_distance(queue.psn, m.first_psn.to_u32()));
             let most = if step / 3000 % 2 == 0 { 64 } else { 4 };
             // A launch may pass progress that waits; where that matters, it waits too.
-            if queue.live.len() + queue.retired.len() < most && span < 1 << 23 && queue.errors.is_empty() && chance(rng, 40) {
-                let mut m = crate::segment::message(rng, qpn, queue.slot, queue.psn, (1 << 23) - span);
+            if queue.live.len() + queue.retired.len() < most
+                && span < 1 << 23
+                && queue.errors.is_empty()
+                && chance(rng, 40)
+            {
+                let mut m =
+                    crate::segment::message(rng, qpn, queue.slot, queue.psn, (1 << 23) - span);
                 m.wqe_index = queue.index.to_bits();
                 if m.status.any() && chance(rng, 80) {
                     // Seldom enough that rings fill.
@@ -145,7 +169,9 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
                 let span = psn_distance(queue.psn, queue.una);
                 let una = match rng.random_range(0..20) {
                     // Far ahead or behind: must move nothing.
-                    0 => queue.psn.wrapping_add((1 << 23) + rng.random_range(1..1000)),
+                    0 => queue
+                        .psn
+                        .wrapping_add((1 << 23) + rng.random_range(1..1000)),
                     1 => queue.una.wrapping_sub(rng.random_range(1..1000)),
                     2 => queue.psn,
                     3 => queue.una.wrapping_add(rng.random_range(0..=span)),
@@ -159,18 +185,30 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
                                 let end = m.first_psn.to_u32().wrapping_add(m.packets.to_u32());
                                 let una = end.wrapping_add(rng.random_range(0..3)).wrapping_sub(1);
                                 // What is not launched yet when this arrives may be when it is served.
-                                if psn_distance(una, queue.una) == span + 1 { queue.psn } else { una }
+                                if psn_distance(una, queue.una) == span + 1 {
+                                    queue.psn
+                                } else {
+                                    una
+                                }
                             }
                         }
                     }
                 };
-                let status = if chance(rng, 2) { [5, 12, 13, 10, 19][rng.random_range(0..5)] } else { 0u64 };
+                let status = if chance(rng, 2) {
+                    [5, 12, 13, 10, 19][rng.random_range(0..5)]
+                } else {
+                    0u64
+                };
                 news.items.push_back(Progress {
                     qpn: qpn.to_bits(),
                     una: u64::from(una & 0xff_ffff).to_bits(),
                     status: status.to_bits(),
                 });
-            } else if command.is_none() && pause == 0 && settled && (!queue.valid || queue.failed || chance(rng, 2)) {
+            } else if command.is_none()
+                && pause == 0
+                && settled
+                && (!queue.valid || queue.failed || chance(rng, 2))
+            {
                 let (op, mask) = if queue.valid {
                     [
                         (Opcode::DestroyQp, 0),
@@ -185,8 +223,15 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
                 let mut image = vec![0; qp_image::BYTES];
                 qp_image::MASK.set(&mut image, mask);
                 qp_image::SQ_CQN.set(&mut image, rng.random_range(0..1 << 16));
-                qp_image::SQ_PSN.set(&mut image, [rng.random_range(0..1 << 24), 0xff_fffe][rng.random_range(0..2)]);
-                let state = if chance(rng, 10) { QpState::Error } else { QpState::Rts };
+                qp_image::SQ_PSN.set(
+                    &mut image,
+                    [rng.random_range(0..1 << 24), 0xff_fffe][rng.random_range(0..2)],
+                );
+                let state = if chance(rng, 10) {
+                    QpState::Error
+                } else {
+                    QpState::Rts
+                };
                 qp_image::STATE.set(&mut image, state as u64);
                 let cfg = CfgReq {
                     op: (op as u64).to_bits(),
@@ -222,7 +267,9 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
         if let Some(p) = news.taken(out.progress_ready) {
             let queue = &mut queues[p.qpn.index()];
             if queue.valid && !queue.failed {
-                let limit = queue.live.back().map_or(queue.una, |m| m.first_psn.to_u32().wrapping_add(m.packets.to_u32()));
+                let limit = queue.live.back().map_or(queue.una, |m| {
+                    m.first_psn.to_u32().wrapping_add(m.packets.to_u32())
+                });
                 if psn_distance(p.una.to_u32(), queue.una) <= psn_distance(limit, queue.una) {
                     queue.una = p.una.to_u32();
                 }
@@ -251,7 +298,8 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
             pause = rng.random_range(2..30);
             let queue = &mut queues[qpn as usize];
             let op = cfg.op.to_u64();
-            let restart = op == Opcode::ModifyQp as u64 && qp_image::MASK.get(&image) & MASK_SENDER != 0;
+            let restart =
+                op == Opcode::ModifyQp as u64 && qp_image::MASK.get(&image) & MASK_SENDER != 0;
             if op == Opcode::CreateQp as u64 || restart {
                 queue.valid = true;
                 queue.failed = !restart && qp_image::STATE.get(&image) == QpState::Error as u64;
@@ -282,14 +330,24 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(bench: &mut B, 
 
 #[test]
 fn simulated() {
-    with_big_stack(|| drive(&mut tx_complete::Simulated::new(TxComplete::new()), &mut rng(1), 2500));
+    with_big_stack(|| {
+        drive(
+            &mut tx_complete::Simulated::new(TxComplete::new()),
+            &mut rng(1),
+            2500,
+        )
+    });
 }
 
 #[test]
 fn verilated() {
     with_big_stack(|| {
         for seed in 1..5 {
-            drive(&mut tx_complete::Verilated::new(TxComplete::new()), &mut rng(seed), 60_000);
+            drive(
+                &mut tx_complete::Verilated::new(TxComplete::new()),
+                &mut rng(seed),
+                60_000,
+            );
         }
     });
 }
@@ -321,7 +379,10 @@ fn pace() {
                 flags: WQE_SIGNALED.to_bits(),
                 ..Launch::default()
             });
-            news.items.push_back(Progress { una: (i + 1).to_bits(), ..Progress::default() });
+            news.items.push_back(Progress {
+                una: (i + 1).to_bits(),
+                ..Progress::default()
+            });
         }
         let mut at = vec![];
         for cycle in 0..2000 {
@@ -343,5 +404,9 @@ fn pace() {
 
 #[test]
 fn lint() {
-    crate::support::lint("tx_complete", TxComplete::<QPW, 8>::new, include_str!("../../src/nic/tx_complete.rs"));
+    crate::support::lint(
+        "tx_complete",
+        TxComplete::<QPW, 8>::new,
+        include_str!("../../src/nic/tx_complete.rs"),
+    );
 }

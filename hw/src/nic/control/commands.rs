@@ -49,7 +49,7 @@ block! {
             start: Bit,
             opcode: Bits<8>,
             image: Bits<1024>,
-            done: Bits<9>,
+            done: Bits<10>,
             sender_status: Bits<512>,
             receiver_status: Bits<512>,
             tx_marker: Bit,
@@ -86,7 +86,7 @@ block! {
             region_end: Bits<64>,
             region_io_end: Bits<64>,
             stale: Bit,
-            seen_now: Bits<9>,
+            seen_now: Bits<10>,
             written: Object,
             wide_sender: Bits<1024>,
             wide_receiver: Bits<1024>,
@@ -96,7 +96,7 @@ block! {
             clearing: Bits<OBJW>,
             code: Bits<8>,
             outcome: Bits<8>,
-            seen: Bits<9>,
+            seen: Bits<10>,
             tx_out: Bit,
             rx_out: Bit,
             issued: Bit,
@@ -138,7 +138,7 @@ block! {
             mtu_most: Bits<3> = bits(5),
             vp_most: Bits<17> = bits(65536),
             vectors: Bits<8> = bits(MSIX_VECTORS as u64),
-            all_owners: Bits<9> = bits(0x1ff),
+            all_owners: Bits<10> = bits(0x3ff),
             nothing: Object = Object::default(),
         }
         sub {
@@ -385,7 +385,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
             }
             Step::Issue => {
                 if !self.issued.q.val() {
-                    self.seen.d.next = bits::<9>(0);
+                    self.seen.d.next = bits::<10>(0);
                     self.tx_out.d.next = false;
                     self.rx_out.d.next = false;
                     self.issued.d.next = true;

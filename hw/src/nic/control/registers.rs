@@ -35,7 +35,7 @@ block! {
             events: Events,
             tx_bytes: Bits<7>,
             rx_bytes: Bits<7>,
-            done: Bits<9>,
+            done: Bits<10>,
             sender_status: Bits<512>,
             receiver_status: Bits<512>,
             tx_marker: Bit,

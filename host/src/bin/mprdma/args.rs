@@ -1,0 +1,424 @@
+//! Arguments.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, Parser, Subcommand};
+use mprdma_host::address::Address;
+use mprdma_host::exchange::DEFAULT_PORT;
+use mprdma_host::port::Mac;
+use mprdma_host::verbs::{Mode, MultiPath, RtsAttr, Vlan};
+use mprdma_host::Error;
+use mprdma_spec::params;
+
+use crate::failure::EXIT_CODES;
+
+/// Drives mprdma cards: multi-path RDMA over Ethernet.
+#[derive(Debug, Parser)]
+#[command(name = "mprdma", version, after_help = EXIT_CODES, propagate_version = true)]
+pub struct Cli {
+    /// Prints the result as one JSON document.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// Says what it does (-vv: every register access). RUST_LOG overrides it.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub verbose: u8,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Lists the cards that can be opened: sockets in directories, and PCI functions.
+    Devices(Devices),
+    /// Shows what a card is: image, sizes, addresses, who uses it.
+    Info(OneDevice),
+    /// Prints every counter of a card.
+    Stats(Stats),
+    /// Looks at, makes and removes queue pairs.
+    Qp(Qp),
+    /// Keeps a card open until it is interrupted, so that what `qp create` makes stays.
+    Hold(Hold),
+    /// Sends a file to a peer that runs `recv-file`.
+    SendFile(SendFile),
+    /// Receives a file from a peer that runs `send-file`.
+    RecvFile(RecvFile),
+    /// Measures.
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Bandwidth of RDMA WRITE, with perftest's flags and table; times are the card's own, so that a simulated card
+    /// shows what it would reach. Without HOST it is the server.
+    WriteBw(WriteBw),
+}
+
+#[derive(Debug, Args)]
+pub struct Devices {
+    /// Directories with the sockets of simulated cards; /tmp/mprdma-sim when none is given.
+    pub directories: Vec<PathBuf>,
+}
+
+/// Which card.
+#[derive(Clone, Debug, Args)]
+pub struct OneDevice {
+    /// Device address: vfio-user:/path/nic0.sock or 0000:17:00.0.
+    #[arg(short, long, value_name = "ADDRESS")]
+    pub device: Address,
+    /// Seconds after which a device that does not answer a request counts as gone.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub device_timeout: u64,
+}
+
+impl OneDevice {
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_secs(self.device_timeout)
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct Stats {
+    #[command(flatten)]
+    pub device: OneDevice,
+    /// Leaves out counters that are zero.
+    #[arg(long)]
+    pub nonzero: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Qp {
+    #[command(subcommand)]
+    pub action: QpAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QpAction {
+    /// Lists the queue pairs of the process that has the card.
+    List(OneDevice),
+    /// Shows the card's own state of a queue pair.
+    Show {
+        #[command(flatten)]
+        device: OneDevice,
+        /// Queue pair number.
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=0xff_ffff))]
+        qpn: u32,
+    },
+    /// Makes a queue pair. It lives in the process that has the card (see `hold`); when nobody has it, only while this
+    /// command runs.
+    Create {
+        #[command(flatten)]
+        device: OneDevice,
+        #[command(flatten)]
+        shape: Shape,
+    },
+    /// Removes a queue pair that `qp create` made.
+    Destroy {
+        #[command(flatten)]
+        device: OneDevice,
+        /// Queue pair number.
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=0xff_ffff))]
+        qpn: u32,
+    },
+}
+
+/// What a queue pair is made of.
+#[derive(Clone, Copy, Debug, Args, serde::Serialize, serde::Deserialize)]
+pub struct Shape {
+    /// Entries of the send queue.
+    #[arg(short = 't', long, default_value_t = 128)]
+    pub tx_depth: usize,
+    /// Entries of the receive queue.
+    #[arg(short = 'r', long, default_value_t = 128)]
+    pub rx_depth: usize,
+    /// Path MTU in bytes: 256, 512, 1024, 2048 or 4096.
+    #[arg(short, long, default_value_t = 4096)]
+    pub mtu: u32,
+    /// Transport: MP or RC.
+    #[arg(long, default_value = "MP", value_parser = mode)]
+    pub mode: Mode,
+}
+
+#[derive(Debug, Args)]
+pub struct Hold {
+    #[command(flatten)]
+    pub device: OneDevice,
+    /// Gives the card up after so many seconds; without it, at SIGINT or SIGTERM.
+    #[arg(long, value_name = "SECONDS")]
+    pub seconds: Option<u64>,
+}
+
+/// How the two sides find each other.
+#[derive(Clone, Debug, Args)]
+pub struct Exchange {
+    /// TCP port on which the server side listens; 0 takes a free one and prints it.
+    #[arg(short, long, default_value_t = DEFAULT_PORT)]
+    pub port: u16,
+    /// Address on which the server side listens.
+    #[arg(long, default_value = "0.0.0.0")]
+    pub bind: IpAddr,
+    /// Seconds to wait for the peer to come.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub peer_timeout: u64,
+    /// Seconds without progress (no completion, no word from the peer) after which a transfer is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+}
+
+impl Exchange {
+    pub const fn peer_timeout(&self) -> Duration {
+        Duration::from_secs(self.peer_timeout)
+    }
+
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_secs(self.timeout)
+    }
+}
+
+/// Addresses and parameters of the connection. The addresses of a simulated card come from the file beside its socket.
+#[derive(Clone, Debug, Args)]
+pub struct Path {
+    /// Path MTU in bytes, the same on both sides: 256, 512, 1024, 2048 or 4096.
+    #[arg(short, long, default_value_t = 4096)]
+    pub mtu: u32,
+    /// Transport, the same on both sides: MP or RC.
+    #[arg(long, default_value = "MP", value_parser = mode)]
+    pub mode: Mode,
+    /// Uses IPv6.
+    #[arg(short = '6', long)]
+    pub ipv6: bool,
+    /// Our MAC address.
+    #[arg(long)]
+    pub mac: Option<Mac>,
+    /// Our IP address.
+    #[arg(long)]
+    pub ip: Option<IpAddr>,
+    /// MAC address to send to, when the peer is behind a router.
+    #[arg(long)]
+    pub dmac: Option<Mac>,
+    /// VLAN id, 0 to 4094.
+    #[arg(long)]
+    pub vlan: Option<u16>,
+    /// 802.1Q priority code point, 0 to 7.
+    #[arg(long, requires = "vlan", default_value_t = 0)]
+    pub vlan_priority: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    #[arg(long, default_value_t = 64)]
+    pub hop_limit: u8,
+    /// Traffic class: DSCP in bits 7..2.
+    #[arg(long, default_value_t = 0)]
+    pub traffic_class: u8,
+    /// IPv6 flow label.
+    #[arg(long, default_value_t = 0)]
+    pub flow_label: u32,
+    /// First UDP source port of the virtual paths.
+    #[arg(long, default_value_t = params::VP_BASE.default as u32)]
+    pub vp_base: u32,
+    /// Virtual paths; 1 is single-path.
+    #[arg(long, default_value_t = params::VP_COUNT.default as u32)]
+    pub vp_count: u32,
+    /// Pruning distance in packets.
+    #[arg(long, default_value_t = params::DELTA.default as u32)]
+    pub delta: u32,
+    /// Probability of a random path per packet, in 1/65536.
+    #[arg(long, default_value_t = params::PROBE.default as u32)]
+    pub probe: u32,
+    /// Window at start and after idling, in packets.
+    #[arg(long, default_value_t = params::INITIAL_WINDOW.default as u32)]
+    pub initial_window: u32,
+    /// Largest window in packets.
+    #[arg(long, default_value_t = params::CWND_MAX.default as u32)]
+    pub cwnd_max: u32,
+    /// Pause between two bursts in 64 ns ticks.
+    #[arg(long, default_value_t = params::BURST_INTERVAL.default as u32)]
+    pub burst_interval: u32,
+    /// Synchronise delay in sixteenths of delta * RTT / cwnd.
+    #[arg(long, default_value_t = params::ALPHA.default as u32)]
+    pub alpha: u32,
+    /// Shortest retransmission timeout in 4.096 us units.
+    #[arg(long, default_value_t = params::RTO_FLOOR.default as u32)]
+    pub rto_floor: u32,
+    /// Timeouts in a row without progress before a queue pair goes to ERROR.
+    #[arg(long, default_value_t = params::RETRY_CNT.default as u8)]
+    pub retry_cnt: u8,
+    /// RNR NAKs in a row before a queue pair goes to ERROR; 7 is without end.
+    #[arg(long, default_value_t = params::RNR_RETRY.default as u8)]
+    pub rnr_retry: u8,
+}
+
+impl Path {
+    /// Attributes of a change to RTS, checked.
+    pub fn rts(&self, sq_psn: u32) -> Result<RtsAttr, Error> {
+        let attr = RtsAttr {
+            sq_psn,
+            timeout: self.rto_floor,
+            retry_cnt: self.retry_cnt,
+            rnr_retry: self.rnr_retry,
+            multi_path: MultiPath {
+                vp_base: self.vp_base,
+                vp_count: self.vp_count,
+                delta: self.delta,
+                probe: self.probe,
+                initial_window: self.initial_window,
+                cwnd_max: self.cwnd_max,
+                burst_interval: self.burst_interval,
+                alpha: self.alpha,
+            },
+        };
+        attr.check()?;
+        Ok(attr)
+    }
+
+    pub fn vlan(&self) -> Option<Vlan> {
+        self.vlan.map(|id| Vlan {
+            id,
+            priority: self.vlan_priority,
+        })
+    }
+}
+
+#[derive(Debug, Args)]
+pub struct SendFile {
+    #[command(flatten)]
+    pub device: OneDevice,
+    /// File to send.
+    pub file: PathBuf,
+    /// Host on which `recv-file` runs.
+    pub host: String,
+    #[command(flatten)]
+    pub exchange: Exchange,
+    #[command(flatten)]
+    pub path: Path,
+    /// Bytes of one WRITE, with an optional suffix K, M or G.
+    #[arg(long, default_value = "256K", value_parser = bytes)]
+    pub chunk: u64,
+    /// Puts the data this many bytes behind the start of a page, to try alignments.
+    #[arg(long, default_value_t = 0)]
+    pub buffer_offset: usize,
+}
+
+#[derive(Debug, Args)]
+pub struct RecvFile {
+    #[command(flatten)]
+    pub device: OneDevice,
+    /// File to write; nothing is written over without --force.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub exchange: Exchange,
+    #[command(flatten)]
+    pub path: Path,
+    /// Writes over an existing file.
+    #[arg(short, long)]
+    pub force: bool,
+    /// Bytes of the registered buffer, with an optional suffix K, M or G. Longer files go through it in rounds.
+    #[arg(long, default_value = "256M", value_parser = bytes)]
+    pub buffer: u64,
+    /// Puts the data this many bytes behind the start of a page, to try alignments.
+    #[arg(long, default_value_t = 0)]
+    pub buffer_offset: usize,
+    /// Uses huge pages for the buffer: 2M or 1G.
+    #[arg(long, value_name = "SIZE", value_parser = ["2M", "1G"])]
+    pub hugepages: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct WriteBw {
+    #[command(flatten)]
+    pub device: OneDevice,
+    /// Host on which the server runs; without it this is the server.
+    pub host: Option<String>,
+    #[command(flatten)]
+    pub exchange: Exchange,
+    #[command(flatten)]
+    pub path: Path,
+    /// Bytes of one message, with an optional suffix K, M or G.
+    #[arg(short, long, default_value = "65536", value_parser = bytes, conflicts_with = "all")]
+    pub size: u64,
+    /// Messages of each queue pair.
+    #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pub iters: u64,
+    /// Runs every size from 2 bytes to 8 MiB.
+    #[arg(short, long)]
+    pub all: bool,
+    /// Runs for this long instead of --iters: seconds of the card's time, or with a suffix s, ms or us. A simulated card
+    /// takes much longer than that.
+    #[arg(short = 'D', long, value_parser = duration, conflicts_with_all = ["all", "iters"])]
+    pub duration: Option<Duration>,
+    /// Queue pairs.
+    #[arg(short, long, default_value_t = 1)]
+    pub qp: usize,
+    /// Messages that may be outstanding per queue pair.
+    #[arg(short, long, default_value_t = 128)]
+    pub tx_depth: usize,
+    /// Reports Gb/s instead of MB/s.
+    #[arg(long = "report_gbits", alias = "report-gbits")]
+    pub report_gbits: bool,
+}
+
+fn mode(text: &str) -> Result<Mode, String> {
+    match text.to_ascii_uppercase().as_str() {
+        "MP" => Ok(Mode::Mp),
+        "RC" => Ok(Mode::Rc),
+        _ => Err("the transport is MP or RC".to_owned()),
+    }
+}
+
+/// A number of bytes with an optional binary suffix.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.to_ascii_uppercase().as_bytes() {
+        [.., b'K'] => (&text[..text.len() - 1], 10),
+        [.., b'M'] => (&text[..text.len() - 1], 20),
+        [.., b'G'] => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(1 << shift));
+    number.ok_or_else(|| "write a number of bytes, as 65536, 64K, 1M".to_owned())
+}
+
+/// A time with an optional suffix; seconds without.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (digits, unit) = match text {
+        _ if text.ends_with("us") => (&text[..text.len() - 2], 1e-6),
+        _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
+        _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
+        _ => (text, 1.0),
+    };
+    let seconds = digits.parse::<f64>().ok().map(|number| number * unit);
+    seconds
+        .filter(|seconds| *seconds > 0.0 && *seconds <= 86_400.0)
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "write a time, as 10, 5ms, 500us".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_and_times() {
+        assert_eq!(
+            (bytes("1"), bytes("64K"), bytes("2m")),
+            (Ok(1), Ok(65536), Ok(2 << 20))
+        );
+        for bad in ["", "K", "-1", "1.5", "99999999999999999999G", "é"] {
+            assert!(bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
+        assert_eq!(duration("10"), Ok(Duration::from_secs(10)));
+        for bad in ["", "s", "0", "-1", "nan", "1e9"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! An opened card.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use mprdma_spec::command::{qp_image, Opcode, QpState};
+use mprdma_spec::counter::Counter;
+use tracing::{debug, warn};
+
+use super::attr::QpStatus;
+use super::cq::CqShared;
+use super::event::{self, AsyncEvent, EventQueue};
+use super::image::{self, Image};
+use super::mr::{Mapping, Pd};
+use super::numbers::{IovaSpace, Number, Numbers};
+use super::qp::{QpShared, QpSummary};
+use crate::control::{Capabilities, Control};
+use crate::device::Device;
+use crate::error::Error;
+use crate::memory::{Memory, PageSize};
+use crate::port::Mac;
+
+/// How a card is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct ContextAttr {
+    /// Reset the card first, so that nothing of an earlier user is left.
+    pub reset: bool,
+    /// MAC address to give the port; without one it keeps its own.
+    pub mac: Option<Mac>,
+}
+
+impl Default for ContextAttr {
+    fn default() -> Self {
+        Self {
+            reset: true,
+            mac: None,
+        }
+    }
+}
+
+/// An opened card. Clones are the same card.
+#[derive(Clone, Debug)]
+pub struct Context(pub(super) Arc<Inner>);
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub control: Control,
+    numbers: [Arc<Mutex<Numbers>>; 4],
+    generations: Mutex<HashMap<u32, u8>>,
+    iovas: Arc<Mutex<IovaSpace>>,
+    mappings: Mutex<HashMap<u64, Weak<Mapping>>>,
+    events: Mutex<EventQueue>,
+    live: Mutex<Live>,
+}
+
+/// Objects that events name by number.
+#[derive(Debug, Default)]
+pub(super) struct Live {
+    pub qps: BTreeMap<u32, Weak<QpShared>>,
+    pub cqs: BTreeMap<u32, Weak<CqShared>>,
+}
+
+/// What a [`Number`] numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Qp,
+    Cq,
+    Mr,
+    Pd,
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Context {
+    /// Opens the card behind `device`: identifies it, waits until it is ready, sets up its event queue and lets packets
+    /// in and out.
+    ///
+    /// # Errors
+    /// As [`Control::open`]; [`Error::Memory`] or [`Error::Command`] when the event queue cannot be had.
+    pub fn open(device: Arc<dyn Device>, attr: &ContextAttr) -> Result<Self, Error> {
+        let control = Control::open(device, attr.reset)?;
+        let capabilities = *control.capabilities();
+        let iovas = Arc::new(Mutex::new(IovaSpace::new()));
+        let ring = Arc::new(Memory::allocate(EventQueue::BYTES, PageSize::Small)?);
+        let ring = Mapping::new(control.device(), ring, &iovas)?;
+        let events = EventQueue::new(Arc::new(ring));
+        let inner = Inner {
+            // QPN 0 and 1 and key index 0 stay unused, as IBA reserves the former and a zero key should never work.
+            numbers: [
+                Numbers::new("queue pair", 2, capabilities.qps),
+                Numbers::new("completion queue", 0, capabilities.cqs),
+                Numbers::new("memory region", 1, capabilities.mrs),
+                Numbers::new("protection domain", 1, 1 << 16),
+            ],
+            control,
+            generations: Mutex::default(),
+            iovas,
+            mappings: Mutex::default(),
+            events: Mutex::new(events),
+            live: Mutex::default(),
+        };
+        if let Some(mac) = attr.mac {
+            inner.control.set_mac(mac)?;
+        }
+        let image = lock(&inner.events).image();
+        inner.control.command(Opcode::CreateEq, &image.0)?;
+        inner.control.enable()?;
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The card's registers.
+    #[must_use]
+    pub fn control(&self) -> &Control {
+        &self.0.control
+    }
+
+    /// What the card says of itself.
+    #[must_use]
+    pub fn capabilities(&self) -> &Capabilities {
+        self.0.control.capabilities()
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &dyn Device {
+        &**self.0.control.device()
+    }
+
+    /// A new protection domain.
+    ///
+    /// # Errors
+    /// [`Error::Exhausted`].
+    pub fn alloc_pd(&self) -> Result<Pd, Error> {
+        Ok(Pd::new(self.clone(), self.number(Kind::Pd)?))
+    }
+
+    /// Reads every counter of the card.
+    ///
+    /// # Errors
+    /// A device error.
+    pub fn counters(&self) -> Result<Vec<(Counter, u64)>, Error> {
+        self.0.control.counters()
+    }
+
+    /// Asks the card for the state of any queue pair.
+    ///
+    /// # Errors
+    /// [`Error::Command`] when there is none of that number, or a device error.
+    pub fn query_qp(&self, qpn: u32) -> Result<QpStatus, Error> {
+        let mut image = Image::new();
+        image.set(qp_image::QPN, qpn);
+        Ok(image::status(
+            &self.0.control.query(Opcode::QueryQp, &image.0)?,
+        ))
+    }
+
+    /// The queue pairs of this process, in order of their numbers.
+    #[must_use]
+    pub fn queue_pairs(&self) -> Vec<QpSummary> {
+        let live: Vec<_> = lock(&self.0.live)
+            .qps
+            .values()
+            .filter_map(Weak::upgrade)
+            .collect();
+        live.iter().map(|qp| qp.summary()).collect()
+    }
+
+    /// The events that the card has reported since the last call.
+    ///
+    /// # Errors
+    /// [`Error::BadEntry`] when the card writes an event that the driver does not know.
+    pub fn poll_events(&self) -> Result<Vec<AsyncEvent>, Error> {
+        self.read_events()?;
+        Ok(lock(&self.0.events).pending.drain(..).collect())
+    }
+
+    /// Waits for an event by interrupt, no longer than `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or as [`poll_events`](Self::poll_events).
+    pub fn wait_event(&self, timeout: Duration) -> Result<Vec<AsyncEvent>, Error> {
+        let start = Instant::now();
+        loop {
+            let events = self.poll_events()?;
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            let left = timeout.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Err(Error::Timeout {
+                    what: "event",
+                    after: timeout,
+                });
+            }
+            self.device().wait_interrupt(event::VECTOR as usize, left)?;
+        }
+    }
+
+    /// Reads new events and marks the objects that they name.
+    pub(super) fn read_events(&self) -> Result<(), Error> {
+        let mut events = lock(&self.0.events);
+        let before = events.pending.len();
+        while let Some(event) = events.next()? {
+            warn!(?event, "the card reports");
+            events.pending.push_back(event);
+            let live = lock(&self.0.live);
+            match event {
+                AsyncEvent::QpFatal { qpn, .. } | AsyncEvent::QpAccess { qpn } => {
+                    if let Some(qp) = live.qps.get(&qpn).and_then(Weak::upgrade) {
+                        qp.set_state(QpState::Error);
+                    }
+                }
+                AsyncEvent::CqError { cqn } => {
+                    if let Some(cq) = live.cqs.get(&cqn).and_then(Weak::upgrade) {
+                        cq.mark_dead();
+                    }
+                }
+            }
+        }
+        if events.pending.len() != before {
+            events.report(self.device())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        lock(&self.0.live)
+    }
+
+    pub(super) fn number(&self, kind: Kind) -> Result<Number, Error> {
+        Numbers::take(&self.0.numbers[kind as usize])
+    }
+
+    /// The next generation of the key index `index`.
+    pub(super) fn generation(&self, index: u32) -> u8 {
+        let mut generations = lock(&self.0.generations);
+        let generation = generations.entry(index).or_insert(0);
+        *generation = generation.wrapping_add(1);
+        *generation
+    }
+
+    /// The mapping of `memory` for this card, made when there is none yet.
+    pub(super) fn map(&self, memory: &Arc<Memory>) -> Result<Arc<Mapping>, Error> {
+        let mut mappings = lock(&self.0.mappings);
+        mappings.retain(|_, mapping| mapping.strong_count() > 0);
+        if let Some(mapping) = mappings.get(&memory.address()).and_then(Weak::upgrade) {
+            return Ok(mapping);
+        }
+        let mapping = Arc::new(Mapping::new(
+            self.0.control.device(),
+            Arc::clone(memory),
+            &self.0.iovas,
+        )?);
+        mappings.insert(memory.address(), Arc::downgrade(&mapping));
+        Ok(mapping)
+    }
+
+    /// A ring of its own for an object of the card.
+    pub(super) fn ring(&self, bytes: usize) -> Result<Mapping, Error> {
+        let memory = Arc::new(Memory::allocate(bytes, PageSize::Small)?);
+        Mapping::new(self.0.control.device(), memory, &self.0.iovas)
+    }
+
+    /// Takes an object off the card when its owner is dropped. There is nobody to tell of a failure, and a device that
+    /// is gone has forgotten the object anyway.
+    pub(super) fn remove(&self, command: Opcode, image: &Image) {
+        remove(&self.0.control, command, image);
+    }
+}
+
+fn remove(control: &Control, command: Opcode, image: &Image) {
+    if let Err(error) = control.command(command, &image.0) {
+        debug!(?command, %error, "clean-up failed");
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        let image = lock(&self.events).image();
+        remove(&self.control, Opcode::DestroyEq, &image);
+    }
+}

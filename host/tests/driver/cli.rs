@@ -1,0 +1,701 @@
+//! The `mprdma` command against fake cards behind sockets.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fake_card::Traits;
+use crate::served::{Directory, Rack};
+use crate::verbs::pattern;
+
+fn mprdma(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mprdma"));
+    command
+        .args(args)
+        .stdin(Stdio::null())
+        .env_remove("RUST_LOG");
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    mprdma(args).output().unwrap()
+}
+
+fn code_and_text(output: &Output) -> (i32, String) {
+    (
+        output.status.code().unwrap_or(-1),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+fn json(output: &Output) -> Value {
+    let (code, text) = code_and_text(output);
+    assert_eq!(code, 0, "{text}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A command in the background; killed when dropped.
+struct Background {
+    child: Child,
+    stderr: BufReader<std::process::ChildStderr>,
+}
+
+impl Background {
+    fn start(args: &[&str]) -> Self {
+        let mut child = mprdma(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        Self { child, stderr }
+    }
+
+    /// Reads standard error up to a line that contains `text`; that line.
+    fn line(&mut self, text: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(
+                self.stderr.read_line(&mut line).unwrap() > 0,
+                "the command ended without saying `{text}`"
+            );
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// The port on which it waits for its peer.
+    fn port(&mut self) -> String {
+        self.line("waiting for the peer on")
+            .trim()
+            .rsplit_once(':')
+            .unwrap()
+            .1
+            .to_owned()
+    }
+
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for its end; exit code, standard output, rest of standard error.
+    fn end(&mut self) -> (i32, String, String) {
+        let (mut out, mut err) = (String::new(), String::new());
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut out)
+            .unwrap();
+        self.stderr.read_to_string(&mut err).unwrap();
+        (self.child.wait().unwrap().code().unwrap_or(-1), out, err)
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+struct Transfer<'a> {
+    rack: &'a Rack,
+    sender: &'a [&'a str],
+    receiver: &'a [&'a str],
+}
+
+impl Transfer<'_> {
+    /// Sends `from` from card 0 to `to` at card 1: results of receiver and sender.
+    fn run(&self, from: &Path, to: &Path) -> ((i32, String, String), Output) {
+        let (a, b) = (self.rack.address(0), self.rack.address(1));
+        let common = [
+            "recv-file",
+            "--json",
+            "-d",
+            &b,
+            "-p",
+            "0",
+            "--bind",
+            "127.0.0.1",
+            to.to_str().unwrap(),
+        ];
+        let mut receiver = Background::start(&[&common, self.receiver].concat());
+        let port = receiver.port();
+        let common = [
+            "send-file",
+            "--json",
+            "-d",
+            &a,
+            from.to_str().unwrap(),
+            "127.0.0.1",
+            "-p",
+            &port,
+        ];
+        let sender = run(&[&common, self.sender].concat());
+        (receiver.end(), sender)
+    }
+}
+
+#[test]
+fn files_of_every_size_arrive_whole() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    let (from, to) = (files.path("from"), files.path("to"));
+    for (i, bytes) in [0, 1, 4095, 4096, 4097, (1 << 20) + 13, 4 << 20]
+        .into_iter()
+        .enumerate()
+    {
+        let data = pattern(bytes, i as u32);
+        fs::write(&from, &data).unwrap();
+        let transfer = Transfer {
+            rack: &rack,
+            sender: &["--buffer-offset", "3", "--mtu", "1024"],
+            receiver: &["--buffer-offset", "13", "--force", "--mtu", "1024"],
+        };
+        let ((code, out, err), sent) = transfer.run(&from, &to);
+        assert_eq!(code, 0, "{bytes}: {err}");
+        assert!(fs::read(&to).unwrap() == data, "{bytes} bytes");
+        let (sent, received) = (json(&sent), serde_json::from_str::<Value>(&out).unwrap());
+        assert_eq!(sent["sha256"], received["sha256"]);
+        assert_eq!(
+            (&sent["bytes"], &received["bytes"]),
+            (&bytes.into(), &bytes.into())
+        );
+        assert_eq!(
+            (
+                sent["ok"] == true,
+                sent["sha256_equal"] == true,
+                received["sha256_equal"] == true
+            ),
+            (true, true, true)
+        );
+        if bytes >= 1 << 20 {
+            let gbps = sent["goodput_gbps"].as_f64().unwrap();
+            assert!(
+                gbps > 50.0 && gbps < 101.0,
+                "{gbps} Gb/s of the card's time"
+            );
+        }
+    }
+    assert_eq!(
+        fs::read_dir(files.path("")).unwrap().count(),
+        2,
+        "no .part file is left"
+    );
+}
+
+#[test]
+fn a_file_longer_than_the_buffer_goes_in_rounds_over_ipv6() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    let (from, to) = (files.path("from"), files.path("to"));
+    let data = pattern(1_000_003, 5);
+    fs::write(&from, &data).unwrap();
+    let transfer = Transfer {
+        rack: &rack,
+        sender: &["--chunk", "1000", "--ipv6"],
+        receiver: &["--buffer", "64K", "--ipv6"],
+    };
+    let ((code, _, err), sent) = transfer.run(&from, &to);
+    assert_eq!(
+        (code, json(&sent)["bytes"].as_u64()),
+        (0, Some(1_000_003)),
+        "{err}"
+    );
+    assert!(fs::read(&to).unwrap() == data);
+    let again = transfer.run_receiver_alone(&to);
+    assert!(again.contains("exists; --force writes over it"), "{again}");
+}
+
+impl Transfer<'_> {
+    fn run_receiver_alone(&self, to: &Path) -> String {
+        let (code, text) = code_and_text(&run(&[
+            "recv-file",
+            "-d",
+            &self.rack.address(1),
+            to.to_str().unwrap(),
+        ]));
+        assert_eq!(code, 1);
+        text
+    }
+}
+
+#[test]
+fn sides_that_do_not_fit_both_say_so() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    fs::write(files.path("from"), "x").unwrap();
+    let transfer = Transfer {
+        rack: &rack,
+        sender: &["--mtu", "1024"],
+        receiver: &["--mtu", "4096"],
+    };
+    let ((code, out, err), sent) = transfer.run(&files.path("from"), &files.path("to"));
+    assert_eq!(code, 4);
+    assert!(
+        err.contains("the path MTU is 4096 here and 1024 at the peer"),
+        "{err}"
+    );
+    let failure: Value = serde_json::from_str(&out).unwrap();
+    assert!(failure["ok"] == false && failure["exit_code"] == 4, "{out}");
+    let (code, text) = code_and_text(&sent);
+    assert!(
+        code == 4 && text.contains("the path MTU is 1024 here and 4096 at the peer"),
+        "{text}"
+    );
+    assert!(!files.path("to").exists());
+}
+
+#[test]
+fn a_killed_receiver_is_noticed_and_both_cards_work_again() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    let (from, to) = (files.path("from"), files.path("to"));
+    fs::write(&from, pattern(1 << 20, 1)).unwrap();
+    rack.fabric.lock().unwrap().cards[0].paused = true;
+    let (a, b) = (rack.address(0), rack.address(1));
+    let args = [
+        "recv-file",
+        "-d",
+        &b,
+        "-p",
+        "0",
+        "--bind",
+        "127.0.0.1",
+        to.to_str().unwrap(),
+        "--force",
+    ];
+    let mut receiver = Background::start(&args);
+    let port = receiver.port();
+    let mut sender = Background::start(&[
+        "send-file",
+        "-d",
+        &a,
+        from.to_str().unwrap(),
+        "127.0.0.1",
+        "-p",
+        &port,
+    ]);
+    let start = Instant::now();
+    let posted = |list: Value| {
+        list.as_array()
+            .is_some_and(|list| list.iter().any(|qp| qp["sq_outstanding"] != 0))
+    };
+    let list = ["qp", "list", "-d", &a, "--json", "--device-timeout", "1"];
+    while !posted(json(&run(&list))) {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "nothing is posted"
+        );
+        thread::sleep(Duration::from_millis(10));
+    }
+    receiver.kill();
+    let (code, _, err) = sender.end();
+    assert_eq!(code, 4, "{err}");
+    assert!(err.contains("closed the connection"), "{err}");
+    rack.fabric.lock().unwrap().cards[0].paused = false;
+
+    let transfer = Transfer {
+        rack: &rack,
+        sender: &[],
+        receiver: &["--force"],
+    };
+    let ((code, _, err), sent) = transfer.run(&from, &to);
+    assert_eq!((code, code_and_text(&sent).0), (0, 0), "{err}");
+}
+
+#[test]
+fn no_completion_ends_the_wait_at_the_stated_time() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    fs::write(files.path("from"), "x").unwrap();
+    rack.fabric.lock().unwrap().cards[0].paused = true;
+    let transfer = Transfer {
+        rack: &rack,
+        sender: &["--timeout", "1"],
+        receiver: &[],
+    };
+    let ((code, _, err), sent) = transfer.run(&files.path("from"), &files.path("to"));
+    let (sender, text) = code_and_text(&sent);
+    assert!(
+        sender == 5 && text.contains("no completion for 1 s; 1 requests are outstanding"),
+        "{text}"
+    );
+    assert!(
+        code == 4 && err.contains("the peer gave up: no completion for 1 s"),
+        "{err}"
+    );
+}
+
+#[test]
+fn peers_that_do_not_come_are_not_waited_for_longer_than_stated() {
+    let rack = Rack::new(1, Traits::default());
+    let files = Directory::new();
+    let to = files.path("to");
+    let args = [
+        "recv-file",
+        "-d",
+        &rack.address(0),
+        to.to_str().unwrap(),
+        "-p",
+        "0",
+        "--peer-timeout",
+        "1",
+    ];
+    let (code, text) = code_and_text(&run(&args));
+    assert!(
+        code == 4 && text.contains("no peer connected within 1 s"),
+        "{text}"
+    );
+    fs::write(&to, "x").unwrap();
+    let args = [
+        "send-file",
+        "-d",
+        &rack.address(0),
+        to.to_str().unwrap(),
+        "127.0.0.1",
+        "-p",
+        "1",
+        "--peer-timeout",
+        "1",
+    ];
+    let (code, text) = code_and_text(&run(&args));
+    assert!(
+        code == 4 && text.contains("cannot connect to 127.0.0.1:1 within 1 s"),
+        "{text}"
+    );
+}
+
+#[test]
+fn bandwidth_table_and_json() {
+    let rack = Rack::new(2, Traits::default());
+    let (a, b) = (rack.address(0), rack.address(1));
+    let mut server = Background::start(&[
+        "bench",
+        "write-bw",
+        "-d",
+        &b,
+        "-p",
+        "0",
+        "--bind",
+        "127.0.0.1",
+        "-q",
+        "2",
+    ]);
+    let port = server.port();
+    let args = [
+        "bench",
+        "write-bw",
+        "-d",
+        &a,
+        "-p",
+        &port,
+        "-q",
+        "2",
+        "-s",
+        "64K",
+        "-n",
+        "50",
+        "--report_gbits",
+    ];
+    let client = run(&[&args[..], &["127.0.0.1"]].concat());
+    let (code, text) = code_and_text(&client);
+    assert_eq!(code, 0, "{text}");
+    let table = String::from_utf8(client.stdout).unwrap();
+    assert!(
+        table.contains("#bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]"),
+        "{table}"
+    );
+    let row: Vec<f64> = table
+        .lines()
+        .find(|line| line.trim_start().starts_with("65536"))
+        .unwrap()
+        .split_whitespace()
+        .map(|number| number.parse().unwrap())
+        .collect();
+    assert!(
+        row[1] == 100.0 && row[2] >= row[3] && row[3] > 30.0,
+        "{table}"
+    );
+    let (code, out, err) = server.end();
+    assert!(
+        code == 0 && out.contains("65536") && out.contains("MB/sec"),
+        "{out}{err}"
+    );
+
+    let mut server = Background::start(&[
+        "bench",
+        "write-bw",
+        "-d",
+        &b,
+        "-p",
+        "0",
+        "--bind",
+        "127.0.0.1",
+        "--json",
+    ]);
+    let port = server.port();
+    let args = [
+        "bench",
+        "write-bw",
+        "-d",
+        &a,
+        "-p",
+        &port,
+        "-a",
+        "-n",
+        "5",
+        "--json",
+        "127.0.0.1",
+    ];
+    let results = json(&run(&args));
+    let sizes: Vec<u64> = results["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!((sizes.len(), sizes[0], sizes[22]), (23, 2, 8 << 20));
+    let (_, out, _) = server.end();
+    assert_eq!(
+        serde_json::from_str::<Value>(&out).unwrap()["results"],
+        results["results"]
+    );
+
+    let mut server = Background::start(&[
+        "bench",
+        "write-bw",
+        "-d",
+        &b,
+        "-p",
+        "0",
+        "--bind",
+        "127.0.0.1",
+    ]);
+    let port = server.port();
+    let args = [
+        "bench",
+        "write-bw",
+        "-d",
+        &a,
+        "-p",
+        &port,
+        "-D",
+        "200us",
+        "--json",
+        "127.0.0.1",
+    ];
+    let results = json(&run(&args));
+    assert!(results["results"][0]["device_seconds"].as_f64().unwrap() >= 200e-6);
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn operators_see_and_change_what_another_process_has() {
+    let rack = Rack::new(1, Traits::default());
+    let address = rack.address(0);
+    let mut holder = Background::start(&["hold", "-d", &address]);
+    holder.line("is held");
+
+    let info = json(&run(&["info", "-d", &address, "--json"]));
+    assert!(
+        info["holder"]
+            .as_str()
+            .unwrap()
+            .starts_with("mprdma hold (process"),
+        "{info}"
+    );
+    assert_eq!(
+        (info["qps"].as_u64(), info["version"].as_str()),
+        (Some(256), Some("1.0"))
+    );
+    assert_eq!(
+        (info["mac"].as_str(), info["ipv4"].as_str()),
+        (Some("02:00:00:00:00:01"), Some("10.0.0.1"))
+    );
+
+    let made = json(&run(&[
+        "qp", "create", "-d", &address, "--json", "--mtu", "1024",
+    ]));
+    assert_eq!(
+        (made["qpn"].as_u64(), made["temporary"].as_bool()),
+        (Some(2), Some(false))
+    );
+    let list = json(&run(&["qp", "list", "-d", &address, "--json"]));
+    assert_eq!(
+        (list.as_array().unwrap().len(), list[0]["path_mtu"].as_u64()),
+        (1, Some(1024))
+    );
+    let shown = json(&run(&["qp", "show", "2", "-d", &address, "--json"]));
+    assert_eq!(
+        (shown["state"].as_str(), shown["cwnd"].as_f64()),
+        (Some("INIT"), Some(16.5))
+    );
+    let (code, text) = code_and_text(&run(&["qp", "show", "9", "-d", &address]));
+    assert!(
+        code == 3 && text.contains("there is no such object"),
+        "{text}"
+    );
+    let (code, text) = code_and_text(&run(&["qp", "create", "-d", &address, "--mtu", "1500"]));
+    assert!(code == 2 && text.contains("path MTU 1500"), "{text}");
+    let stats = json(&run(&["stats", "-d", &address, "--json"]));
+    assert_eq!(
+        (
+            stats["tx_frames"].as_u64(),
+            stats.as_object().unwrap().len()
+        ),
+        (Some(0), 34)
+    );
+    json(&run(&["qp", "destroy", "2", "-d", &address, "--json"]));
+    let (code, text) = code_and_text(&run(&["qp", "destroy", "2", "-d", &address]));
+    assert!(code == 3 && text.contains("there is no QP 2"), "{text}");
+
+    let files = Directory::new();
+    let file = files.path("file");
+    let (code, text) = code_and_text(&run(&["recv-file", "-d", &address, file.to_str().unwrap()]));
+    assert!(
+        code == 3 && text.contains("in use by mprdma hold (process"),
+        "{text}"
+    );
+    let directory = rack.directory.path("");
+    let list = json(&run(&["devices", "--json", directory.to_str().unwrap()]));
+    assert_eq!(list[0]["address"].as_str(), Some(address.as_str()));
+    assert!(
+        list[0]["holder"].is_string() && list[0]["link_gbps"] == 100.0,
+        "{list}"
+    );
+
+    // A killed holder leaves its socket behind; that does not stop the next one.
+    holder.kill();
+    let info = json(&run(&["info", "-d", &address, "--json"]));
+    assert!(info["holder"].is_null());
+    let made = json(&run(&["qp", "create", "-d", &address, "--json"]));
+    assert_eq!(made["temporary"].as_bool(), Some(true));
+    assert_eq!(
+        json(&run(&["qp", "list", "-d", &address, "--json"]))
+            .as_array()
+            .unwrap()
+            .len(),
+        0
+    );
+    assert_eq!(
+        json(&run(&["hold", "-d", &address, "--seconds", "0", "--json"]))["ok"],
+        true
+    );
+}
+
+#[test]
+fn wrong_arguments_and_devices_have_their_exit_codes() {
+    let rack = Rack::new(1, Traits::default());
+    let good = rack.address(0);
+    let none = format!("{good}.not");
+    let file = "/nonexistent/file";
+    let cases: [(i32, &str, &[&str]); 17] = [
+        (2, "Usage", &[]),
+        (2, "unrecognized subcommand", &["fly"]),
+        (2, "is no device address", &["info", "-d", "nic0"]),
+        (
+            2,
+            "invalid value 'x'",
+            &["bench", "write-bw", "-d", &good, "-s", "x"],
+        ),
+        (
+            2,
+            "--size must lie between",
+            &["bench", "write-bw", "-d", &good, "-s", "4G"],
+        ),
+        (
+            2,
+            "the largest completion queue",
+            &["bench", "write-bw", "-d", &good, "-q", "300"],
+        ),
+        (
+            2,
+            "cannot be used with",
+            &["bench", "write-bw", "-d", &good, "-a", "-s", "1"],
+        ),
+        (
+            2,
+            "write a time",
+            &["bench", "write-bw", "-d", &good, "-D", "soon"],
+        ),
+        (
+            2,
+            "path MTU 1500 is none of",
+            &["bench", "write-bw", "-d", &good, "-m", "1500"],
+        ),
+        (
+            2,
+            "vp_count is 0; it must lie between 1 and 16384",
+            &["bench", "write-bw", "-d", &good, "--vp-count", "0"],
+        ),
+        (
+            2,
+            "does not go with",
+            &["bench", "write-bw", "-d", &good, "--ip", "fd00::1"],
+        ),
+        (
+            2,
+            "no MAC address",
+            &[
+                "bench",
+                "write-bw",
+                "-d",
+                "vfio-user:/nonexistent/card.sock",
+            ],
+        ),
+        (
+            1,
+            "cannot read /nonexistent/file",
+            &["send-file", "-d", &good, file, "localhost"],
+        ),
+        (
+            1,
+            "cannot write /nonexistent/file",
+            &["recv-file", "-d", &good, file],
+        ),
+        (1, "cannot look into", &["devices", "/nonexistent"]),
+        (3, "no such device", &["info", "-d", &none]),
+        (3, "no such device", &["stats", "-d", "ffff:ff:1f.7"]),
+    ];
+    for (code, text, args) in cases {
+        let (got, error) = code_and_text(&run(args));
+        assert!(
+            got == code && error.contains(text),
+            "{args:?}: {got}, {error}"
+        );
+    }
+    let help = run(&["--help"]);
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Exit codes: 0 done"));
+    let failure = run(&["info", "--json", "-d", &none]);
+    let value: Value = serde_json::from_slice(&failure.stdout).unwrap();
+    assert!(
+        value["ok"] == false
+            && value["exit_code"] == 3
+            && value["error"].as_str().unwrap().contains("no such device")
+    );
+}
+
+#[test]
+fn a_card_of_another_version_is_refused() {
+    let rack = Rack::new(
+        1,
+        Traits {
+            version: 0x0007_0000,
+            ..Traits::default()
+        },
+    );
+    let (code, text) = code_and_text(&run(&["info", "-d", &rack.address(0)]));
+    assert!(
+        code == 3 && text.contains("the card speaks version 7.0, the driver 1.0"),
+        "{text}"
+    );
+}

@@ -1,0 +1,10 @@
+//! The receive side behind the parser: classification, receiver engine, placement.
+
+#[allow(dead_code)]
+#[path = "../leaf/support.rs"]
+mod support;
+
+mod lint;
+mod lockstep;
+mod place;
+mod rx_classify;

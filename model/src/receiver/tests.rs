@@ -1,0 +1,269 @@
+//! The rules of protocol section 3 as conversations of packets.
+
+use super::*;
+use mprdma_spec::command::{self, QpState, RIGHT_REMOTE_WRITE};
+use mprdma_spec::status::WcStatus;
+
+const L: u32 = 128;
+const ONLY: u8 = 0xc0 | 10;
+const ONLY_IMM: u8 = 0xc0 | 11;
+
+struct Qp(ReceiverContext);
+
+impl Qp {
+    fn new(rq_psn: u32) -> Self {
+        let image = ReceiverImage {
+            state: QpState::Rts as u8,
+            mtu: 3,
+            pd: 4,
+            pkey: 0xffff,
+            rights: RIGHT_REMOTE_WRITE as u8,
+            rq_psn,
+            ..ReceiverImage::default()
+        };
+        Self(
+            step(
+                &ReceiverContext::default(),
+                &ReceiverEvent::Create(image),
+                L,
+            )
+            .0,
+        )
+    }
+
+    fn event(&mut self, event: ReceiverEvent) -> ReceiverOutputs {
+        let (next, out) = step(&self.0, &event, L);
+        self.0 = next;
+        out
+    }
+
+    fn packet(&mut self, psn: u32, change: impl FnOnce(&mut Packet)) -> ReceiverOutputs {
+        let mut packet = Packet {
+            psn,
+            opcode: ONLY,
+            pkey: 0xffff,
+            flags: FLAG_TAIL,
+            vp: 50_000,
+            stamp: 77,
+            dma_length: 100,
+            length: 100,
+            stored: true,
+            mr: MrAnswer {
+                hit: true,
+                rights: RIGHT_REMOTE_WRITE as u8,
+                pd: 4,
+                iova: 0x1000,
+            },
+            ..Packet::default()
+        };
+        change(&mut packet);
+        self.event(ReceiverEvent::Packet(packet))
+    }
+}
+
+fn with_imm(wsn: u32) -> impl Fn(&mut Packet) {
+    move |p| {
+        p.opcode = ONLY_IMM;
+        p.flags = FLAG_TAIL | FLAG_COMPLETION;
+        p.wsn = wsn;
+    }
+}
+
+#[test]
+fn rule_1_state_and_pkey_drop_silently() {
+    let mut qp = Qp::new(5);
+    let out = qp.packet(5, |p| p.pkey = 1);
+    assert!(out.counts.no_qp && out.discard && out.ack.is_none());
+    qp.0.state = QpState::Init as u8;
+    let out = qp.packet(5, |_| ());
+    assert!(out.counts.no_qp && out.discard && !out.place);
+}
+
+#[test]
+fn rule_1_violations_are_answered_in_order() {
+    for (change, syndrome, status) in [
+        (
+            (|p| p.mr.hit = false) as fn(&mut Packet),
+            SYNDROME_REMOTE_ACCESS,
+            WcStatus::RemoteAccessError,
+        ),
+        (
+            |p| p.mr.pd = 5,
+            SYNDROME_REMOTE_ACCESS,
+            WcStatus::RemoteAccessError,
+        ),
+        (
+            |p| p.mr.rights = 1,
+            SYNDROME_REMOTE_ACCESS,
+            WcStatus::RemoteAccessError,
+        ),
+        (
+            |p| p.dma_length = 99,
+            SYNDROME_INVALID_REQUEST,
+            WcStatus::RemoteInvalidRequest,
+        ),
+        (
+            |p| p.length = 1025,
+            SYNDROME_INVALID_REQUEST,
+            WcStatus::RemoteInvalidRequest,
+        ),
+        (
+            |p| p.opcode = 0xc0 | 7,
+            SYNDROME_INVALID_REQUEST,
+            WcStatus::RemoteInvalidRequest,
+        ),
+        (
+            |p| p.flags = 0,
+            SYNDROME_INVALID_REQUEST,
+            WcStatus::RemoteInvalidRequest,
+        ),
+    ] {
+        let mut qp = Qp::new(9);
+        let early = qp.packet(10, change);
+        assert!(
+            early.ack.is_none() && early.discard && early.access_error.is_none(),
+            "too early to judge"
+        );
+        assert!(qp.packet(9, |_| ()).place);
+        let out = qp.packet(10, change);
+        let ack = out.ack.expect("a NAK");
+        assert_eq!((ack.syndrome, ack.sack, ack.aack), (syndrome, 10, 10));
+        assert_eq!(out.access_error, Some(status as u8));
+        assert_eq!(qp.0.state, QpState::Error as u8);
+        assert!(
+            qp.packet(10, |_| ()).ack.is_none(),
+            "in ERROR nothing is received"
+        );
+    }
+}
+
+#[test]
+fn a_write_of_no_bytes_needs_no_key() {
+    let mut qp = Qp::new(1);
+    let out = qp.packet(1, |p| {
+        p.length = 0;
+        p.dma_length = 0;
+        p.stored = false;
+        p.mr.hit = false;
+    });
+    assert!(!out.place && !out.discard);
+    assert_eq!(out.ack.expect("an ACK").aack, 2);
+}
+
+#[test]
+fn rule_2_and_5_duplicates_are_acknowledged_not_placed() {
+    let mut qp = Qp::new(0xff_fffe);
+    assert!(qp.packet(0xff_fffe, |_| ()).place);
+    assert!(qp.packet(3, |_| ()).place);
+    for psn in [0xff_fffe, 3, 0xff_fff0] {
+        let out = qp.packet(psn, |p| p.mr.hit = false);
+        assert!(out.counts.duplicate && out.discard && !out.place, "{psn:x}");
+        assert_eq!(out.ack.expect("an ACK").aack, 0xff_ffff);
+    }
+}
+
+#[test]
+fn rule_3_beyond_the_bitmap_is_a_window_nak() {
+    let mut qp = Qp::new(0xff_fff0);
+    assert!(qp.packet(0xff_fff0 + L - 1, |p| p.psn &= 0xff_ffff).place);
+    let out = qp.packet((0xff_fff0 + L) & 0xff_ffff, |p| p.flags |= FLAG_RETX);
+    let ack = out.ack.expect("a NAK");
+    assert_eq!(ack.flags, ACK_WINDOW_NAK | ACK_RETX);
+    assert_eq!(ack.aack, 0xff_fff0);
+    assert!(out.counts.out_of_window && out.discard);
+}
+
+#[test]
+fn rule_4_synchronised_data_is_never_early() {
+    let mut qp = Qp::new(20);
+    let sync = |offset| {
+        move |p: &mut Packet| {
+            p.flags |= FLAG_SYNC;
+            p.offset = offset;
+        }
+    };
+    let out = qp.packet(22, sync(1));
+    assert_eq!(out.ack.expect("a NAK").flags, ACK_SYNC_NAK);
+    assert!(out.counts.sync_nak && !out.place);
+    assert!(qp.packet(20, |_| ()).place);
+    assert!(
+        qp.packet(22, sync(1)).place,
+        "its first packet is next: own packets may reorder"
+    );
+    assert!(qp.packet(21, sync(0)).place);
+}
+
+#[test]
+fn rule_6_completions_come_in_psn_order() {
+    let mut qp = Qp::new(100);
+    qp.event(ReceiverEvent::Doorbell(3));
+    assert_eq!(qp.packet(102, with_imm(1)).due, 0);
+    assert_eq!(qp.packet(101, |_| ()).due, 0);
+    let out = qp.packet(100, with_imm(0));
+    assert_eq!((out.due, out.due_wsn, out.store), (2, 0, Some(100)));
+    let ack = out.ack.expect("an ACK");
+    assert_eq!((ack.aack, ack.msn), (103, 3));
+    let out = qp.packet(103, with_imm(2));
+    assert_eq!((out.due, out.due_wsn), (1, 2));
+}
+
+#[test]
+fn a_completion_needs_a_receive_wqe() {
+    let mut qp = Qp::new(0);
+    let out = qp.packet(0, with_imm(0));
+    assert_eq!(out.ack.expect("a NAK").syndrome, SYNDROME_RNR);
+    assert!(out.counts.rnr && !out.place);
+    qp.event(ReceiverEvent::Doorbell(40));
+    assert_eq!(
+        qp.packet(32, with_imm(32)).ack.expect("a NAK").syndrome,
+        SYNDROME_RNR,
+        "too far ahead to keep"
+    );
+    assert!(qp.packet(31, with_imm(31)).place);
+}
+
+#[test]
+fn byte_len_counts_the_packets_before_the_last() {
+    let mut qp = Qp::new(0);
+    qp.event(ReceiverEvent::Doorbell(1));
+    let out = qp.packet(0, |p| {
+        p.opcode = 0xc0 | 9;
+        p.flags = FLAG_TAIL | FLAG_COMPLETION;
+        p.offset = 3;
+    });
+    assert_eq!(out.store, Some(3 * 1024 + 100));
+}
+
+#[test]
+fn rule_7_acks_echo() {
+    let mut qp = Qp::new(0);
+    qp.0.hole_repair = true;
+    let ack = qp.packet(2, |p| p.ce = true).ack.expect("an ACK");
+    assert_eq!((ack.sack, ack.aack, ack.vp, ack.stamp), (2, 0, 50_000, 77));
+    assert_eq!(ack.flags, ACK_ECN | ACK_MAP);
+    assert_eq!(ack.map, 0b100);
+    qp.packet(0, |_| ());
+    let ack = qp.packet(1, |_| ()).ack.expect("an ACK");
+    assert_eq!((ack.aack, ack.flags), (3, 0), "no hole, no map");
+}
+
+#[test]
+fn modify_restarts_the_window_and_keeps_posted_wqes() {
+    let mut qp = Qp::new(0);
+    qp.event(ReceiverEvent::Doorbell(5));
+    qp.packet(2, |_| ());
+    let image = ReceiverImage {
+        mask: (command::MASK_STATE | command::MASK_RECEIVER) as u8,
+        state: QpState::Rtr as u8,
+        rq_psn: 1000,
+        ..ReceiverImage::default()
+    };
+    qp.event(ReceiverEvent::Modify(image));
+    assert_eq!(
+        (qp.0.rcv_nxt, qp.0.received, qp.0.rq_producer),
+        (1000, 0, 5)
+    );
+    assert_eq!(qp.0.window, window::Window::default());
+    assert!(qp.event(ReceiverEvent::Destroy).marker);
+    assert_eq!(qp.0, ReceiverContext::default());
+}

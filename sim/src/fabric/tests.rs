@@ -1,0 +1,146 @@
+use super::packet::tests::{udp, udp6};
+use super::*;
+use std::path::Path;
+
+fn scenario(extra: &str) -> Scenario {
+    let text = format!(
+        "name = \"t\"\n[network]\nkind = \"leaf-spine\"\ncards = 4\nleaves = 2\nspines = 4\n\
+         spine_rate_gbps = 25.0\ndelay_ns = 750\necn_packets = 5\n{extra}"
+    );
+    Scenario::parse(&text, Path::new("t.toml")).unwrap()
+}
+
+/// A network in which all four cards have been heard.
+fn network(extra: &str) -> Fabric {
+    let mut fabric = Fabric::new(&scenario(extra), 1);
+    for card in 0..4 {
+        fabric.learn(card, &udp(card as u8 + 1, 9, 1, 60));
+    }
+    fabric
+}
+
+#[test]
+fn a_frame_takes_one_transmission_time_and_one_delay_per_hop() {
+    let mut fabric = network("");
+    fabric.send(0, 0, 1000, udp(1, 2, 5, 1000));
+    let all = fabric.run_until(Ps::MAX);
+    let (up, down) = (1012 * 320, 1012 * 320);
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        (all[0].card, all[0].arrival.first_bit),
+        (1, 1000 + up + down + 4 * 750_000)
+    );
+}
+
+#[test]
+fn cards_of_one_leaf_do_not_use_a_spine() {
+    let mut fabric = network("");
+    fabric.send(0, 0, 1000, udp(1, 3, 5, 1000));
+    assert_eq!(fabric.run_until(Ps::MAX)[0].card, 2);
+    assert!(fabric.stats().paths.iter().all(|p| p.packets == 0));
+}
+
+#[test]
+fn one_flow_is_held_to_one_path_and_many_share_all() {
+    for build in [udp, udp6] {
+        let mut fabric = network("");
+        (0..100u64).for_each(|n| fabric.send(0, n * 400_000, n * 400_000, build(1, 2, 5, 1000)));
+        fabric.run_until(Ps::MAX);
+        let used: Vec<u64> = fabric
+            .stats()
+            .paths
+            .iter()
+            .map(|p| p.packets)
+            .filter(|&n| n > 0)
+            .collect();
+        assert_eq!(used, [100]);
+        let mut fabric = network("");
+        (0..4000u64)
+            .for_each(|n| fabric.send(0, n * 400_000, n * 400_000, build(1, 2, n as u16, 1000)));
+        fabric.run_until(Ps::MAX);
+        assert!(fabric.stats().paths[..4]
+            .iter()
+            .all(|p| (0.22..0.28).contains(&p.share)));
+    }
+}
+
+#[test]
+fn an_overloaded_path_marks_and_a_slow_one_carries_less() {
+    let mut fabric = network("[[link]]\nfrom = \"leaf*\"\nto = \"spine*\"\nrate_gbps = 6.25\n");
+    (0..20u64).for_each(|n| fabric.send(0, n * 330_000, n * 330_000, udp(1, 2, 5, 1000)));
+    let all = fabric.run_until(Ps::MAX);
+    let marked = all.iter().filter(|d| d.arrival.frame[15] & 3 == 3).count() as u64;
+    assert!(
+        marked > 5 && marked == fabric.stats().marks,
+        "{marked} marks"
+    );
+    assert_eq!(
+        all[1].arrival.first_bit - all[0].arrival.first_bit,
+        1024 * 1280
+    );
+}
+
+#[test]
+fn a_link_can_be_cut_and_repaired_while_running() {
+    let mut fabric = network("");
+    let rule = LinkRule {
+        from: "leaf0".into(),
+        to: "spine*".into(),
+        ..LinkRule::default()
+    };
+    assert_eq!(fabric.change(&rule, Some(true)), 4);
+    fabric.send(0, 0, 1000, udp(1, 2, 5, 1000));
+    assert!(fabric.run_until(Ps::MAX).is_empty());
+    fabric.change(&rule, Some(false));
+    fabric.send(0, 10_000_000, 10_001_000, udp(1, 2, 5, 1000));
+    assert_eq!(
+        (fabric.run_until(Ps::MAX).len(), fabric.stats().drops),
+        (1, 1)
+    );
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_windows() {
+    let faults = "[[link]]\nfrom = \"*\"\nto = \"*\"\nloss = 0.05\nduplicate = 0.05\nreorder = 0.2\nreorder_ns = 3000\n";
+    let run = |window: Ps| {
+        let mut fabric = network(faults);
+        let (mut all, mut at) = (vec![], 0);
+        for n in 0..400u64 {
+            let start = n * 100_000;
+            while at + window <= start {
+                at += window;
+                all.extend(fabric.run_until(at));
+            }
+            fabric.send(
+                (n % 4) as usize,
+                start,
+                start + 80_000,
+                udp((n % 4) as u8 + 1, ((n + 1) % 4) as u8 + 1, n as u16, 500),
+            );
+        }
+        all.extend(fabric.run_until(Ps::MAX));
+        all.sort_by_key(|d| (d.arrival.first_bit, d.card, d.arrival.frame.clone()));
+        (all, fabric.stats())
+    };
+    let (one, two) = (run(100_000), run(700_000));
+    assert!(one.0.len() > 200);
+    assert!(one == two);
+}
+
+#[test]
+fn a_frame_to_an_unknown_address_reaches_every_other_card() {
+    let mut fabric = network("");
+    fabric.send(0, 0, 1000, udp(1, 77, 5, 100));
+    let mut cards: Vec<usize> = fabric.run_until(Ps::MAX).iter().map(|d| d.card).collect();
+    cards.sort_unstable();
+    assert_eq!((cards, fabric.stats().flooded), (vec![1, 2, 3], 1));
+}
+
+#[test]
+fn two_cards_on_one_wire_reach_each_other_at_once() {
+    let text = "name = \"t\"\n[network]\nkind = \"direct\"\ncards = 2\ndelay_ns = 500\n";
+    let mut fabric = Fabric::new(&Scenario::parse(text, Path::new("t.toml")).unwrap(), 1);
+    fabric.send(1, 0, 80_000, udp(2, 1, 5, 988));
+    let all = fabric.run_until(Ps::MAX);
+    assert_eq!((all[0].card, all[0].arrival.first_bit), (0, 580_000));
+}

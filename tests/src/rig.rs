@@ -1,0 +1,258 @@
+//! Two or more cards in this process, a driver on each, and queue pairs between them.
+
+use anyhow::{bail, ensure, Context as _, Result};
+use mprdma_host::memory::{Memory, PageSize};
+use mprdma_host::port::{Gid, Mac};
+use mprdma_host::verbs::{
+    Access, AddressHandle, Context, ContextAttr, Cq, InitAttr, Mode, Mr, Mtu, Pd, Qp, QpInitAttr,
+    RtrAttr, RtsAttr, SendFlags, SendWr, Vlan, Wc,
+};
+use mprdma_sim::inproc::InProcess;
+use mprdma_sim::scenario::Scenario;
+use mprdma_sim::time::{Ps, NS};
+use mprdma_sim::world::Options;
+use mprdma_spec::descriptor::WrOpcode;
+use mprdma_spec::status::WcStatus;
+use rand::{RngCore, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::sync::Arc;
+
+/// One microsecond of simulated time.
+pub const US: Ps = 1000 * NS;
+
+/// How a pair of queue pairs is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct PairAttr {
+    /// Path MTU, bytes.
+    pub mtu: u32,
+    /// IPv6 instead of IPv4.
+    pub ipv6: bool,
+    /// 802.1Q tag.
+    pub vlan: Option<Vlan>,
+    /// First PSN of the side that sends.
+    pub psn: u32,
+    /// Attributes of the send half.
+    pub rts: RtsAttr,
+    /// Entries of the send and of the receive queue.
+    pub depth: usize,
+}
+
+impl Default for PairAttr {
+    fn default() -> Self {
+        Self {
+            mtu: 4096,
+            ipv6: false,
+            vlan: None,
+            psn: 0x12_3456,
+            rts: RtsAttr::new(0),
+            depth: 64,
+        }
+    }
+}
+
+/// One card with its driver open.
+pub struct Side {
+    /// The card.
+    pub context: Context,
+    /// Its only protection domain.
+    pub pd: Pd,
+    /// Its only completion queue.
+    pub cq: Cq,
+}
+
+/// A simulation with a driver on every card.
+pub struct Rig {
+    /// The simulation.
+    pub sim: InProcess,
+    /// Cards 0, 1, …
+    pub sides: Vec<Side>,
+}
+
+/// Two connected queue pairs: `tx` on the card that writes, `rx` on the other.
+pub struct Pair {
+    /// Sends.
+    pub tx: Qp,
+    /// Receives.
+    pub rx: Qp,
+    /// Card of `tx`.
+    pub from: usize,
+    /// Card of `rx`.
+    pub to: usize,
+}
+
+/// A scenario that the simulator brings along, or other TOML text.
+pub fn scenario(text: &str) -> Result<Scenario> {
+    let text = match text {
+        "demo" | "direct" | "small" => {
+            let file =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../sim/scenarios/{text}.toml"));
+            std::fs::read_to_string(&file).with_context(|| file.display().to_string())?
+        }
+        _ => text.to_string(),
+    };
+    Ok(Scenario::parse(&text, Path::new("scenario"))?)
+}
+
+fn mac(card: usize) -> Mac {
+    Mac([2, 0, 0, 0, 0, card as u8 + 1])
+}
+
+fn gid(card: usize, ipv6: bool) -> Gid {
+    let last = card as u8 + 1;
+    Gid::from(match ipv6 {
+        false => IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)),
+        true => IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, last.into())),
+    })
+}
+
+impl Rig {
+    /// Builds the world and opens every card.
+    pub fn new(scenario: &Scenario, options: &Options) -> Result<Self> {
+        let sim = InProcess::new(scenario, options)?;
+        let cards = sim.stats().cards.len();
+        let sides = (0..cards)
+            .map(|card| {
+                let attr = ContextAttr {
+                    mac: Some(mac(card)),
+                    ..ContextAttr::default()
+                };
+                let context = Context::open(Arc::new(sim.device(card)), &attr)?;
+                let (pd, cq) = (context.alloc_pd()?, context.create_cq(4096)?);
+                Ok(Side { context, pd, cq })
+            })
+            .collect::<Result<_>>()?;
+        Ok(Self { sim, sides })
+    }
+
+    /// A scenario by name or text, with a seed.
+    pub fn start(text: &str, seed: u64) -> Result<Self> {
+        Self::new(
+            &scenario(text)?,
+            &Options {
+                seed,
+                threads: 1,
+                pcap: None,
+            },
+        )
+    }
+
+    /// Connects a queue pair of card `from` with one of card `to`.
+    pub fn pair(&self, from: usize, to: usize, attr: &PairAttr) -> Result<Pair> {
+        let create = |side: &Side| {
+            side.pd.create_qp(&QpInitAttr {
+                send_cq: &side.cq,
+                recv_cq: &side.cq,
+                max_send_wr: attr.depth,
+                max_recv_wr: attr.depth,
+                mode: Mode::Mp,
+                path_mtu: Mtu::new(attr.mtu)?,
+            })
+        };
+        let (tx, rx) = (create(&self.sides[from])?, create(&self.sides[to])?);
+        let reverse_psn = attr.psn ^ 0x55_5555;
+        for (qp, peer, ours, theirs, sq_psn, rq_psn) in [
+            (&tx, &rx, from, to, attr.psn, reverse_psn),
+            (&rx, &tx, to, from, reverse_psn, attr.psn),
+        ] {
+            qp.modify_to_init(&InitAttr::default())?;
+            qp.modify_to_rtr(&RtrAttr {
+                path_mtu: Mtu::new(attr.mtu)?,
+                dest_qp_num: peer.qp_num(),
+                rq_psn,
+                ah_attr: AddressHandle {
+                    dmac: mac(theirs),
+                    sgid: gid(ours, attr.ipv6),
+                    dgid: gid(theirs, attr.ipv6),
+                    vlan: attr.vlan,
+                    hop_limit: 64,
+                    traffic_class: 0,
+                    flow_label: 0x1_2345,
+                },
+            })?;
+            qp.modify_to_rts(&RtsAttr { sq_psn, ..attr.rts })?;
+        }
+        Ok(Pair { tx, rx, from, to })
+    }
+
+    /// Registers `bytes` of memory on a card, `offset` bytes into a page.
+    pub fn region(&self, card: usize, offset: usize, bytes: usize) -> Result<Mr> {
+        let memory = Arc::new(Memory::allocate(offset + bytes, PageSize::Small)?);
+        self.register(card, &memory, offset, bytes)
+    }
+
+    /// Registers part of `memory` on a card.
+    pub fn register(
+        &self,
+        card: usize,
+        memory: &Arc<Memory>,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<Mr> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        Ok(self.sides[card]
+            .pd
+            .register(memory, offset, bytes, access)?)
+    }
+
+    /// Waits until `count` completions are there, no longer than `limit` of simulated time.
+    pub fn completions(&self, card: usize, count: usize, limit: Ps) -> Result<Vec<Wc>> {
+        let end = self.sim.now() + limit;
+        let mut found = Vec::new();
+        loop {
+            found.extend(self.sides[card].cq.poll(count - found.len())?);
+            if found.len() == count {
+                return Ok(found);
+            }
+            if self.sim.now() >= end {
+                bail!(
+                    "{} of {count} completions after {} us of simulated time",
+                    found.len(),
+                    limit / US
+                );
+            }
+            self.sim.run(US);
+        }
+    }
+
+    /// Writes `length` bytes and waits for the completion.
+    pub fn write(&self, pair: &Pair, source: &Mr, target: &Mr, length: usize) -> Result<()> {
+        pair.tx
+            .post_send(&[write_request(1, source, target, length)])?;
+        let wc = self.completions(pair.from, 1, 20_000 * US)?.remove(0);
+        ensure!(
+            wc.status == WcStatus::Success,
+            "completed with {:?}",
+            wc.status
+        );
+        Ok(())
+    }
+}
+
+/// A signalled WRITE of the first `length` bytes of `source` to the start of `target`.
+#[must_use]
+pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> SendWr {
+    SendWr {
+        wr_id,
+        opcode: WrOpcode::RdmaWrite,
+        flags: SendFlags {
+            signaled: true,
+            ..SendFlags::default()
+        },
+        addr: source.addr(),
+        length: length as u64,
+        lkey: source.lkey(),
+        remote_addr: target.addr(),
+        rkey: target.rkey(),
+        imm: 0,
+    }
+}
+
+/// `length` bytes that look random and are the same for the same seed.
+#[must_use]
+pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
