@@ -167,7 +167,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
     bench.reset(|i| i.reset = true);
     let mut queues: Vec<Queue> = (0..QPS).map(|_| Queue::default()).collect();
     for queue in &mut queues {
-        queue.next_psn = 0xff_ff00 + rng.random_range(0..0x200) & 0xff_ffff;
+        queue.next_psn = (0xff_ff00 + rng.random_range(0..0x200)) & 0xff_ffff;
     }
     let mut launches = Source::<Launch>::new(80);
     let mut retirements = Source::<Retired>::new(80);
