@@ -6,12 +6,10 @@ use mprdma_spec::counter::Counter;
 use mprdma_tests::rig::{pattern, PairAttr, Rig};
 use std::sync::Arc;
 
+type Counters = Vec<(Counter, u64)>;
+
 /// Sends `bytes` through a demo network whose up-links do `fault`; returns the receiver's and the sender's counters.
-fn through(
-    fault: &str,
-    seed: u64,
-    bytes: usize,
-) -> Result<(Rig, Vec<(Counter, u64)>, Vec<(Counter, u64)>)> {
+fn through(fault: &str, seed: u64, bytes: usize) -> Result<(Rig, Counters, Counters)> {
     let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/scenarios/demo.toml");
     let text = format!(
         "{}\n[[link]]\nfrom = \"leaf0\"\nto = \"spine*\"\n{fault}\n",
