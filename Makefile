@@ -11,7 +11,7 @@ setup:
 
 # The main job: a file crosses four paths through real RTL. `make demo FILE=path` sends your own file.
 demo: setup
-	@scripts/demo.sh $(FILE)
+	@scripts/demo.sh $(if $(FILE),"$(FILE)")
 
 test: setup
 	$(CARGO) fmt --all --check
