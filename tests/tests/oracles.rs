@@ -486,9 +486,13 @@ fn other_icrcs(captures: &[PathBuf]) -> Result<Value> {
 fn independent_tools_agree() -> Result<()> {
     // The directory for what tests write is `tmp` in the target directory.
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let dir = tmp.join("oracles");
+    let (dir, file) = (tmp.join("oracles"), tmp.with_file_name("oracles.json"));
+    // A run that fails leaves no result of an earlier one.
     if dir.exists() {
         std::fs::remove_dir_all(&dir)?;
+    }
+    if file.exists() {
+        std::fs::remove_file(&file)?;
     }
     let rig = Rig::new(
         &scenario(LOSSY)?,
@@ -520,6 +524,14 @@ fn independent_tools_agree() -> Result<()> {
             if let Err(error) = same(frame, row) {
                 differing.push(format!("{} frame {}: {error:#}", capture.display(), i + 1));
             }
+            // The comparison itself would notice one wrong bit, here the last of the PSN.
+            let mut wrong = frame.clone();
+            wrong[locate(frame)?.bth + bth::LEN - 1] ^= 1;
+            ensure!(
+                same(&wrong, row).is_err(),
+                "frame {}: a wrong PSN goes unnoticed",
+                i + 1
+            );
             tally(&Frame::parse(frame)?, &mut kinds);
         }
         if card == 0 {
@@ -564,7 +576,6 @@ fn independent_tools_agree() -> Result<()> {
         "scapy": others["scapy"],
     });
     println!("{result:#}");
-    let file = tmp.with_file_name("oracles.json");
     std::fs::write(&file, format!("{result:#}\n")).with_context(|| file.display().to_string())?;
 
     ensure!(
