@@ -26,7 +26,7 @@ bench: setup
 	$(CARGO) run -p mprdma-tests --bin bench
 
 lockstep: setup
-	$(CARGO) run -p mprdma-tests --bin lockstep
+	@scripts/lockstep.sh
 
 lint: setup
 	$(CARGO) run -p mprdma-hw --bin mprdma-lint

@@ -139,6 +139,18 @@ pub enum PortError {
 }
 
 impl Port {
+    /// The addresses of simulated card `card`: 02:4d:52:00:00:NN, 10.0.0.NN and fd00::NN, where NN is the number plus 1.
+    #[must_use]
+    pub fn numbered(card: u8) -> Self {
+        let host = card.saturating_add(1);
+        Self {
+            mac: Mac([0x02, 0x4d, 0x52, 0, 0, host]),
+            ipv4: Some(Ipv4Addr::new(10, 0, 0, host)),
+            ipv6: Some(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())),
+            link_gbps: None,
+        }
+    }
+
     /// The description beside the socket `socket`, if there is one.
     ///
     /// # Errors

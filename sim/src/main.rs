@@ -10,6 +10,9 @@ use mprdma_sim::world::Options;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+/// Where the cards' sockets are when nothing else is said.
+const DIRECTORY: &str = "/tmp/mprdma-sim";
+
 /// Simulated mprdma cards joined by a simulated network.
 #[derive(Parser)]
 #[command(name = "mprdma-sim", version)]
@@ -28,6 +31,7 @@ enum Command {
     /// Prints the counters of a running simulator as JSON.
     Stats {
         /// Its directory.
+        #[arg(default_value = DIRECTORY)]
         dir: PathBuf,
     },
     /// Changes a link of a running simulator.
@@ -35,6 +39,7 @@ enum Command {
     /// Stops a running simulator.
     Down {
         /// Its directory.
+        #[arg(default_value = DIRECTORY)]
         dir: PathBuf,
     },
     /// Checks a scenario without running it.
@@ -49,7 +54,7 @@ struct Up {
     /// File, or the name of a built-in scenario: demo, direct, small.
     scenario: String,
     /// Directory of the cards' sockets nic0.sock, nic1.sock, …
-    #[arg(long, default_value = "/tmp/mprdma-sim")]
+    #[arg(long, default_value = DIRECTORY)]
     dir: PathBuf,
     /// Captures every port into DIR/cardN.pcapng.
     #[arg(long, value_name = "DIR")]

@@ -31,7 +31,7 @@ params! {
     VP_COUNT = "vp_count", 64 in 1 ..= 16384, "Virtual paths of the QP; 1 is single-path.";
     DELTA = "delta", 32 in 1 ..= 127, "Pruning distance in packets (paper section 3.3).";
     PROBE = "probe", 655 in 0 ..= 65535, "Probability of a random path per packet, in 1/65536 (655 is 1 %).";
-    INITIAL_WINDOW = "initial_window", 8 in 1 ..= 255, "Window at start and after idling, in packets.";
+    INITIAL_WINDOW = "initial_window", 32 in 1 ..= 255, "Window at start and after idling, in packets; 32 is one bandwidth-delay product at 100 Gb/s, 10 us and 4 KiB.";
     CWND_MAX = "cwnd_max", 512 in 1 ..= 2047, "Largest window in packets.";
     BURST_INTERVAL = "burst_interval", 16 in 1 ..= 255, "t_burst in 64 ns ticks.";
     ALPHA = "alpha", 16 in 0 ..= 255, "Synchronise delay in sixteenths of delta * RTT / cwnd.";

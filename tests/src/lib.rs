@@ -2,4 +2,5 @@
 
 pub mod measure;
 pub mod registers;
+pub mod reorder;
 pub mod rig;

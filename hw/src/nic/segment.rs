@@ -87,8 +87,8 @@ block! {
     ///   next one, else up to 37 (binary search over the ring). A launch and a retirement take 3 cycles each.
     /// - A grant for a PSN that no message in the ring holds makes nothing. A marker passes in order.
     ///
-    /// Launches and retirements go before grants, so a grant finds every message that was launched before it. Up to
-    /// 2^23 PSNs may be in the ring of a queue pair. `RINGW` is `QPW` + 6: 64 messages per queue pair.
+    /// Launches go before retirements, so none is retired before it is stored; both go before grants, so a grant finds
+    /// every message that was launched before it. Up to 2^23 PSNs may be in the ring of a queue pair. `RINGW` is `QPW` + 6: 64 messages per queue pair.
     pub struct Segment[const QPW: usize, const RINGW: usize][QPW, RINGW] {
         in {
             clock: Clock,
@@ -391,15 +391,15 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 self.item.d.next = self.launches.out_data.val();
                 self.wanted.d.next = self.grants.out_data.val();
                 self.source.d.next = Source::Cursor;
-                if self.retirements.out_valid.val() {
-                    self.retirements.out_ready.next = true;
-                    self.number.next = self.retirements.out_data.val().qpn;
-                    self.job.d.next = Job::Retire;
-                    self.step.d.next = Step::Load;
-                } else if self.launches.out_valid.val() {
+                if self.launches.out_valid.val() {
                     self.launches.out_ready.next = true;
                     self.number.next = self.launches.out_data.val().qpn;
                     self.job.d.next = Job::Store;
+                    self.step.d.next = Step::Load;
+                } else if self.retirements.out_valid.val() {
+                    self.retirements.out_ready.next = true;
+                    self.number.next = self.retirements.out_data.val().qpn;
+                    self.job.d.next = Job::Retire;
                     self.step.d.next = Step::Load;
                 } else if self.cfg_valid.val() & !self.served.q.val() & self.quiet.val() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);

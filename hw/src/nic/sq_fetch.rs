@@ -1,4 +1,4 @@
-//! Fetches send WQEs, checks them, gives them PSNs and launches them.
+//! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
 
 use super::types::{
     CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, Retired, Work,
@@ -6,27 +6,27 @@ use super::types::{
 use crate::leaf::{Beat, Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use crate::record;
-use mprdma_spec::command::{qp_image, Opcode, QpState};
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
 use mprdma_spec::descriptor::{sq_wqe, WrOpcode};
-use mprdma_spec::params;
+use mprdma_spec::params::MAX_MESSAGE;
 use mprdma_spec::status::WcStatus;
 
 record! {
-    /// The fields of `qp_image` that the send queue takes.
-    pub struct SqFields {
+    /// What the send queue takes from `qp_image`.
+    pub struct SendQueueFields {
         pub mask: Bits<8> = qp_image::MASK,
         pub state: Bits<4> = qp_image::STATE,
         pub mtu: Bits<3> = qp_image::MTU,
         pub pd: Bits<16> = qp_image::PD,
         pub base: Bits<64> = qp_image::SQ_BASE,
         pub log2: Bits<4> = qp_image::SQ_LOG2,
-        pub sq_psn: Bits<24> = qp_image::SQ_PSN,
+        pub psn: Bits<24> = qp_image::SQ_PSN,
     }
 }
 
 record! {
-    /// A send WQE.
-    pub struct WqeFields {
+    /// A send queue entry.
+    pub struct SendWqe {
         pub opcode: Bits<8> = sq_wqe::OPCODE,
         pub flags: Bits<8> = sq_wqe::FLAGS,
         pub imm: Bits<32> = sq_wqe::IMM,
@@ -38,44 +38,46 @@ record! {
     }
 }
 
-/// Send queue of one QP.
+/// A WQE that has been read.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
-pub struct SqState {
-    /// `QpState`.
-    pub state: Bits<4>,
-    pub mtu: Bits<3>,
-    pub pd: Bits<16>,
-    pub base: Bits<64>,
-    pub log2: Bits<4>,
-    /// Producer index of the last doorbell, free-running.
-    pub producer: Bits<16>,
-    /// Next WQE to fetch, free-running.
-    pub fetched: Bits<16>,
-    /// Messages launched, modulo the ring.
-    pub launched: Bits<6>,
-    /// Messages launched and not retired, 0 to 64.
-    pub live: Bits<7>,
-    /// WQEs asked for and not launched.
-    pub pending: Bits<7>,
-    /// PSNs of the live messages.
-    pub packets: Bits<25>,
-    pub next_psn: Bits<24>,
-    pub next_wsn: Bits<24>,
-    /// The QP is in the work list.
-    pub listed: bool,
-    /// Reads asked for and not yet taken apart.
-    pub batches: Bits<5>,
-    /// Reads of an older epoch are thrown away.
-    pub epoch: Bits<4>,
+pub struct FetchedWqe {
+    pub wqe: SendWqe,
+    /// Last of its read.
+    pub last: bool,
 }
 
 /// A read of WQEs on its way.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
-struct Batch {
-    qpn: Bits<16>,
-    /// Index of its first WQE.
-    index: Bits<16>,
-    epoch: Bits<4>,
+pub struct Batch {
+    pub qpn: Bits<16>,
+    /// Free-running index of the first WQE.
+    pub index: Bits<16>,
+}
+
+/// State of one send queue.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct SendQueue {
+    /// `spec::command::QpState`.
+    pub state: Bits<4>,
+    pub log2: Bits<4>,
+    pub mtu: Bits<3>,
+    /// The queue is in the work list.
+    pub listed: bool,
+    /// The next WQE does not fit the PSNs that may be outstanding; waits for a retirement.
+    pub blocked: bool,
+    pub slot: Bits<6>,
+    /// Messages launched and not retired, 0 to 64.
+    pub messages: Bits<7>,
+    /// Their PSNs.
+    pub packets: Bits<24>,
+    pub next_psn: Bits<24>,
+    pub next_wsn: Bits<24>,
+    pub pd: Bits<16>,
+    /// Free-running indices: posted, asked for, launched.
+    pub posted: Bits<16>,
+    pub asked: Bits<16>,
+    pub launched: Bits<16>,
+    pub base: Bits<64>,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
@@ -83,38 +85,45 @@ enum Step {
     Clear,
     Pick,
     Load,
+    Size,
     Act,
-    Ask,
-    Answer,
-    Decide,
-    Send,
-    Tell,
-    Store,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
 enum Job {
-    Entry,
     Retire,
-    Bell,
-    Fail,
+    Error,
     Command,
-    Issue,
+    Doorbell,
+    Fetch,
+    Wqe,
 }
 
 block! {
-    /// Owns the send queues of 2^`QPW` QPs. `LISTW` is `QPW` + 1.
+    /// Turns posted WQEs into launched messages, in order within a queue pair.
     ///
-    /// - In: `sq_db`; `retired` (messages that left the ring); `qp_error` (QPs that went to ERROR); `read` (WQEs, packed,
-    ///   `read_err` with the last beat of a request); `answer` of the memory region table; the configuration bus.
-    /// - Out: `read_req` to the DMA read engine, up to 8 WQEs each; `query` to the memory region table; `launch`; `work` to
-    ///   the sender engine, after its launch was taken; `cfg_done`, `init_done`, `busy`.
-    /// - About 16 cycles per WQE, most of them the memory region table's; a QP may have several reads in flight.
+    /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), the configuration bus
+    ///   (CREATE_QP, MODIFY_QP, DESTROY_QP), `read` and `read_err` of the DMA read client, `answer` of the memory region
+    ///   table.
+    /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `cfg_done`,
+    ///   `init_done`, `busy`.
+    /// - Each job (WQE, read, doorbell, retirement, error, command) takes 4 cycles.
     ///
-    /// A QP fetches in RTS and in ERROR; in ERROR its WQEs are launched with `WorkRequestFlushed`, so that they complete
-    /// in order. At most 64 messages and 2^23 PSNs of a QP are live (a single larger message may go alone): what would
-    /// pass that is fetched again later. DESTROY_QP is answered when no read of the ring is in flight. A doorbell that
-    /// claims more WQEs than the ring has is ignored.
+    /// A read does not cross the end of the ring, `posted`, or the 64 messages that a queue pair may have open. Up to 55
+    /// WQEs in up to 15 reads are on their way at a time. A WQE that would take the queue pair's outstanding PSNs past
+    /// 2^23 while something is outstanding is dropped with what was read behind it, and read again after a retirement.
+    /// A WQE is launched only when its index is the next in turn, so what an older read still brings does no harm.
+    ///
+    /// A WQE that cannot be sent is launched without PSNs and with a status, checked in this order:
+    /// `WorkRequestFlushed` (the queue pair is in ERROR; then nothing is read), `FatalError` (the read failed),
+    /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes), `LocalProtectionError` (key, bounds,
+    /// protection domain; not asked of a length of 0). `work` follows `launch` for what can be sent.
+    ///
+    /// `LISTW` is `QPW` + 1: the work list holds every queue pair.
+    ///
+    /// In states other than RTS and ERROR doorbells are only remembered. A doorbell that would post more than the ring
+    /// holds is ignored. DESTROY_QP and a MODIFY_QP with `MASK_SENDER` are answered when no read is on its way and every
+    /// launch has been taken.
     pub struct SqFetch[const QPW: usize, const LISTW: usize][QPW, LISTW] {
         in {
             clock: Clock,
@@ -156,106 +165,127 @@ block! {
             busy: Bit,
         }
         local {
+            room_in: Bit,
+            arrives: Bit,
+            fetched: FetchedWqe,
+            asks: MrQuery,
+            leaves: Bit,
+            granted: Work,
             number: Bits<16>,
-            now: SqState,
-            next: SqState,
-            creates: Bit,
-            modifies: Bit,
-            destroys: Bit,
-            ours: Bit,
-            size: Bits<16>,
+            loaded: SendQueue,
+            next: SendQueue,
+            is_rts: Bit,
+            is_error: Bit,
+            restarts: Bit,
+            lists: Bit,
+            unlists: Bit,
+            serve_list: Bit,
+            room_out: Bit,
+            flying_next: Bits<6>,
             mask: Bits<16>,
+            offset: Bits<16>,
             waiting: Bits<16>,
-            place: Bits<16>,
             to_end: Bits<16>,
-            space: Bits<7>,
-            count: Bits<16>,
-            left_over: Bits<16>,
-            fetches: Bit,
-            list: Bit,
-            claimed: Bits<16>,
-            wqe: WqeFields,
-            stale: Bit,
-            batch_ends: Bit,
-            known: Bit,
-            too_long: Bit,
-            status: Bits<8>,
-            mtu_mask: Bits<32>,
-            rounded: Bits<33>,
-            shift: Bits<4>,
-            sum: Bits<25>,
-            fits: Bit,
-            takes_wqe: Bit,
-            message: Launch,
-            told: Work,
-            ask: MrQuery,
+            on_way: Bits<16>,
+            space: Bits<16>,
+            count: Bits<4>,
             request: DmaReadReq,
-            ticket: Batch,
-            room: Bit,
-            has_entry: Bit,
-            pop_entry: Bit,
+            batch: Batch,
+            mtu_less_one: Bits<32>,
+            rounded: Bits<32>,
+            total: Bits<25>,
+            starts: Launch,
+            go: Bit,
+            sends: Bit,
+            back: Bit,
+            takes_wsn: Bit,
+            posts: Bits<16>,
+            work_left: Bit,
         }
         reg {
             step: Step = Step::Clear,
-            job: Job = Job::Entry,
+            job: Job = Job::Retire,
             clearing: Bits<QPW>,
             served: Bit,
+            // Doorbells that came before the command on the bus, and whether they have been counted.
+            older: Bits<4>,
+            counted: Bit,
+            draining: Bit,
             cfg_answered: Bit,
-            /// WQE of the batch at hand, counted from its first.
-            place_in_batch: Bits<4>,
-            launching: Bit,
+            turn: Bit,
+            // WQEs asked for and not taken from the FIFO.
+            flying: Bits<6>,
+            position: Bits<4>,
         }
         pipe {
             at: Bits<16>,
-            state: SqState,
+            state: SendQueue,
             bell: Doorbell,
-            gone: Retired,
-            granted: MrAnswer,
+            leaver: Retired,
+            wqe: SendWqe,
+            found: MrAnswer,
+            index: Bits<16>,
+            read_failed: Bit,
             packets: Bits<24>,
-            outcome: Bits<8>,
-            launch_out: Launch,
+            status: Bits<8>,
+            in_turn: Bit,
+            // What each limit allows, at most 8.
+            most_waiting: Bits<4>,
+            most_to_end: Bits<4>,
+            most_space: Bits<4>,
+            ring_offset: Bits<16>,
         }
         konst {
             create_qp: Bits<4> = bits(Opcode::CreateQp as u64),
             modify_qp: Bits<4> = bits(Opcode::ModifyQp as u64),
             destroy_qp: Bits<4> = bits(Opcode::DestroyQp as u64),
-            in_reset: Bits<4> = bits(QpState::Reset as u64),
-            rts: Bits<4> = bits(QpState::Rts as u64),
-            in_error: Bits<4> = bits(QpState::Error as u64),
-            write: Bits<8> = bits(WrOpcode::RdmaWrite as u64),
-            write_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
-            ok: Bits<8> = bits(WcStatus::Success as u64),
+            mask_state: Bits<8> = bits(MASK_STATE),
+            mask_sender: Bits<8> = bits(MASK_SENDER),
+            state_reset: Bits<4> = bits(QpState::Reset as u64),
+            state_rts: Bits<4> = bits(QpState::Rts as u64),
+            state_error: Bits<4> = bits(QpState::Error as u64),
+            op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             fatal: Bits<8> = bits(WcStatus::FatalError as u64),
-            bad_opcode: Bits<8> = bits(WcStatus::LocalQpOperationError as u64),
+            bad_operation: Bits<8> = bits(WcStatus::LocalQpOperationError as u64),
             bad_length: Bits<8> = bits(WcStatus::LocalLengthError as u64),
             bad_key: Bits<8> = bits(WcStatus::LocalProtectionError as u64),
-            longest: Bits<32> = bits(params::MAX_MESSAGE),
+            longest: Bits<32> = bits(MAX_MESSAGE),
+            most_messages: Bits<7> = bits(64),
+            ring_slots: Bits<16> = bits(64),
             most_packets: Bits<25> = bits(1 << 23),
-            ring: Bits<7> = bits(64),
-            most_wqes: Bits<16> = bits(8),
-            most_batches: Bits<5> = bits(15),
-            none: Bits<16> = bits(0),
-            one: Bits<16> = bits(1),
-            one_wide: Bits<32> = bits(128),
-            blank: SqState = SqState::default(),
+            most_flying: Bits<6> = bits(48),
+            most_works: Bits<4> = bits(8),
+            batch_16: Bits<16> = bits(8),
+            batch_4: Bits<4> = bits(8),
+            one_4: Bits<4> = bits(1),
+            one_6: Bits<6> = bits(1),
+            one_7: Bits<7> = bits(1),
+            one_16: Bits<16> = bits(1),
+            one_24: Bits<24> = bits(1),
+            one_32: Bits<32> = bits(1),
+            base_mtu: Bits<32> = bits(128),
+            empty: SendQueue = SendQueue::default(),
+            blank: Launch = Launch::default(),
         }
         sub {
-            fields: Unpack<SqFields, 1024> = Unpack::default(),
-            entry: Unpack<WqeFields, 512> = Unpack::default(),
-            queues: Ram<SqState, QPW> = Ram::new(RamStyle::Block, false),
-            bells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
-            retirements: SyncFifo<Retired, 4> = SyncFifo::shallow(),
-            failures: SyncFifo<QpError, 4> = SyncFifo::shallow(),
-            to_do: SyncFifo<Bits<16>, LISTW> = SyncFifo::deep(),
+            fields: Unpack<SendQueueFields, 1024> = Unpack::default(),
+            entry: Unpack<SendWqe, 512> = Unpack::default(),
+            states: Ram<SendQueue, QPW> = Ram::new(RamStyle::Block, false),
+            // Every queue pair at most once.
+            list: SyncFifo<Bits<16>, LISTW> = SyncFifo::deep(),
+            doorbells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
+            retirements: SyncFifo<Retired, 3> = SyncFifo::shallow(),
+            errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
+            wqes: SyncFifo<FetchedWqe, 6> = SyncFifo::shallow(),
+            // One entry per read that has arrived whole: did it fail?
+            verdicts: SyncFifo<bool, 4> = SyncFifo::shallow(),
+            queries: SyncFifo<MrQuery, 6> = SyncFifo::shallow(),
+            answers: SyncFifo<MrAnswer, 3> = SyncFifo::shallow(),
             batches: SyncFifo<Batch, 4> = SyncFifo::shallow(),
-            beats: SyncFifo<Beat, 5> = SyncFifo::shallow(),
-            /// One bit per batch that has arrived: it could not be read.
-            verdicts: SyncFifo<Bits<1>, 4> = SyncFifo::shallow(),
-            requests: SyncFifo<DmaReadReq, 3> = SyncFifo::shallow(),
-            questions: SyncFifo<MrQuery, 2> = SyncFifo::shallow(),
-            answers: SyncFifo<MrAnswer, 2> = SyncFifo::shallow(),
-            works: SyncFifo<Work, 3> = SyncFifo::shallow(),
+            reads: SyncFifo<DmaReadReq, 2> = SyncFifo::shallow(),
+            launches: SyncFifo<Launch, 2> = SyncFifo::shallow(),
+            works: SyncFifo<Work, 4> = SyncFifo::shallow(),
         }
     }
 }
@@ -270,439 +300,491 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             job,
             clearing,
             served,
+            older,
+            counted,
+            draining,
             cfg_answered,
-            place_in_batch,
-            launching,
+            turn,
+            flying,
+            position,
             at,
             state,
             bell,
-            gone,
-            granted,
+            leaver,
+            wqe,
+            found,
+            index,
+            read_failed,
             packets,
-            outcome,
-            launch_out
+            status,
+            in_turn,
+            most_waiting,
+            most_to_end,
+            most_space,
+            ring_offset
         );
         clock!(
             self,
             clock,
-            queues,
-            bells,
+            states,
+            list,
+            doorbells,
             retirements,
-            failures,
-            to_do,
-            batches,
-            beats,
+            errors,
+            wqes,
             verdicts,
-            requests,
-            questions,
+            queries,
             answers,
+            batches,
+            reads,
+            launches,
             works
         );
-        self.bells.reset.next = self.reset.val();
+        self.list.reset.next = self.reset.val();
+        self.doorbells.reset.next = self.reset.val();
         self.retirements.reset.next = self.reset.val();
-        self.failures.reset.next = self.reset.val();
-        self.to_do.reset.next = self.reset.val();
-        self.batches.reset.next = self.reset.val();
-        self.beats.reset.next = self.reset.val();
+        self.errors.reset.next = self.reset.val();
+        self.wqes.reset.next = self.reset.val();
         self.verdicts.reset.next = self.reset.val();
-        self.requests.reset.next = self.reset.val();
-        self.questions.reset.next = self.reset.val();
+        self.queries.reset.next = self.reset.val();
         self.answers.reset.next = self.reset.val();
+        self.batches.reset.next = self.reset.val();
+        self.reads.reset.next = self.reset.val();
+        self.launches.reset.next = self.reset.val();
         self.works.reset.next = self.reset.val();
-        self.bells.in_data.next = self.sq_db.val();
-        self.bells.in_valid.next = self.sq_db_valid.val();
-        self.sq_db_ready.next = self.bells.in_ready.val();
+        self.doorbells.in_data.next = self.sq_db.val();
+        self.doorbells.in_valid.next = self.sq_db_valid.val();
+        self.sq_db_ready.next = self.doorbells.in_ready.val();
         self.retirements.in_data.next = self.retired.val();
         self.retirements.in_valid.next = self.retired_valid.val();
         self.retired_ready.next = self.retirements.in_ready.val();
-        self.failures.in_data.next = self.qp_error.val();
-        self.failures.in_valid.next = self.qp_error_valid.val();
-        self.qp_error_ready.next = self.failures.in_ready.val();
+        self.errors.in_data.next = self.qp_error.val();
+        self.errors.in_valid.next = self.qp_error_valid.val();
+        self.qp_error_ready.next = self.errors.in_ready.val();
         self.answers.in_data.next = self.answer.val();
         self.answers.in_valid.next = self.answer_valid.val();
         self.answer_ready.next = self.answers.in_ready.val();
-        self.query.next = self.questions.out_data.val();
-        self.query_valid.next = self.questions.out_valid.val();
-        self.questions.out_ready.next = self.query_ready.val();
-        self.read_req.next = self.requests.out_data.val();
-        self.read_req_valid.next = self.requests.out_valid.val();
-        self.requests.out_ready.next = self.read_req_ready.val();
+        self.read_req.next = self.reads.out_data.val();
+        self.read_req_valid.next = self.reads.out_valid.val();
+        self.reads.out_ready.next = self.read_req_ready.val();
+        self.query.next = self.queries.out_data.val();
+        self.query_valid.next = self.queries.out_valid.val();
+        self.queries.out_ready.next = self.query_ready.val();
+
+        comment!("WQEs come in: each one beat, each with its question to the memory region table");
+        self.room_in.next =
+            self.wqes.in_ready.val() & self.queries.in_ready.val() & self.verdicts.in_ready.val();
+        self.read_ready.next = self.room_in.val();
+        self.arrives.next = self.read_valid.val() & self.room_in.val();
+        self.entry.image.next = self.read.val().data;
+        self.fetched.next.wqe = self.entry.record.val();
+        self.fetched.next.last = self.read.val().last;
+        self.wqes.in_data.next = self.fetched.val();
+        self.wqes.in_valid.next = self.arrives.val();
+        self.verdicts.in_data.next = self.read_err.val();
+        self.verdicts.in_valid.next = self.arrives.val() & self.read.val().last;
+        self.asks.next.key = self.entry.record.val().lkey;
+        self.asks.next.va = self.entry.record.val().laddr;
+        self.asks.next.length = self.entry.record.val().length;
+        self.queries.in_data.next = self.asks.val();
+        self.queries.in_valid.next = self.arrives.val();
+
+        comment!("launches go out; work follows what can be sent");
+        self.launch.next = self.launches.out_data.val();
+        self.launch_valid.next = self.launches.out_valid.val();
+        self.launches.out_ready.next = self.launch_ready.val();
+        self.leaves.next = self.launches.out_valid.val() & self.launch_ready.val();
+        self.granted.next.qpn = self.launches.out_data.val().qpn;
+        self.granted.next.packets = self.launches.out_data.val().packets;
+        self.works.in_data.next = self.granted.val();
+        self.works.in_valid.next = self.leaves.val() & self.launches.out_data.val().packets.any();
         self.work.next = self.works.out_data.val();
         self.work_valid.next = self.works.out_valid.val();
         self.works.out_ready.next = self.work_ready.val();
 
-        comment!("WQEs wait until their whole read has arrived: only its last beat says whether they are any good");
-        self.read_ready.next = self.beats.in_ready.val() & self.verdicts.in_ready.val();
-        self.beats.in_data.next = self.read.val();
-        self.beats.in_valid.next = self.read_valid.val() & self.verdicts.in_ready.val();
-        self.verdicts.in_data.next = bit_cast::<1, 1>(self.read_err.val().into());
-        self.verdicts.in_valid.next =
-            self.read_valid.val() & self.read.val().last & self.beats.in_ready.val();
-
-        comment!("pick: what is there, in order of urgency");
-        self.fields.image.next = self.cfg.val().image;
-        self.creates.next = self.cfg.val().op == self.create_qp.val();
-        self.modifies.next = self.cfg.val().op == self.modify_qp.val();
-        self.destroys.next = self.cfg.val().op == self.destroy_qp.val();
-        self.ours.next = self.creates.val() | self.modifies.val() | self.destroys.val();
-        self.has_entry.next =
-            self.verdicts.out_valid.val() & self.beats.out_valid.val() & self.works.in_ready.val();
-        self.room.next = self.requests.in_ready.val()
-            & (self.batches.count.val() < self.most_batches.val().get_bits::<4>(0));
-        self.number.next = self.to_do.out_data.val();
-        self.bells.out_ready.next = false;
+        comment!("defaults");
+        self.doorbells.out_ready.next = false;
         self.retirements.out_ready.next = false;
-        self.failures.out_ready.next = false;
-        self.to_do.out_ready.next = false;
+        self.errors.out_ready.next = false;
+        self.wqes.out_ready.next = false;
+        self.verdicts.out_ready.next = false;
+        self.answers.out_ready.next = false;
+        self.batches.out_ready.next = false;
+        self.batches.in_valid.next = false;
+        self.reads.in_valid.next = false;
+        self.number.next = self.at.q.val();
+        self.loaded.next = self.states.read_data.val();
+        self.next.next = self.state.q.val();
+        self.states.read.next = true;
+        self.states.write.next = false;
+        self.states.write_addr.next = self.at.q.val().get_bits::<QPW>(0);
         self.cfg_answered.d.next = false;
+        self.lists.next = false;
+        self.unlists.next = false;
+        self.serve_list.next = false;
+        self.go.next = false;
+        self.sends.next = false;
+        self.back.next = false;
+        self.flying_next.next = self.flying.q.val();
+        self.is_rts.next = self.state.q.val().state == self.state_rts.val();
+        self.is_error.next = self.state.q.val().state == self.state_error.val();
+        self.room_out.next =
+            self.launches.in_ready.val() & (self.works.count.val() < self.most_works.val());
+
+        comment!("configuration");
+        self.fields.image.next = self.cfg.val().image;
+        self.restarts.next = (self.cfg.val().op == self.modify_qp.val())
+            & (self.fields.record.val().mask & self.mask_sender.val()).any();
         if !self.cfg_valid.val() {
             self.served.d.next = false;
+            self.counted.d.next = false;
         }
 
-        comment!("the queue at hand");
-        self.now.next = self.state.q.val();
-        self.next.next = self.state.q.val();
-        self.size.next = self.one.val() << self.now.val().log2;
-        self.mask.next = self.size.val() - self.one.val();
-        self.waiting.next = self.now.val().producer - self.now.val().fetched;
-        self.place.next = self.now.val().fetched & self.mask.val();
-        self.to_end.next = self.size.val() - self.place.val();
-        self.space.next = self.ring.val() - self.now.val().live - self.now.val().pending;
-        self.fetches.next = (self.now.val().state == self.rts.val())
-            | (self.now.val().state == self.in_error.val());
-        self.count.next = self.most_wqes.val();
-        if self.waiting.val() < self.count.val() {
-            self.count.next = self.waiting.val();
+        comment!("how many WQEs may be read at once");
+        self.mask.next = (self.one_16.val() << self.state.q.val().log2) - self.one_16.val();
+        self.offset.next = self.state.q.val().asked & self.mask.val();
+        self.waiting.next = self.state.q.val().posted - self.state.q.val().asked;
+        self.to_end.next = (self.one_16.val() << self.state.q.val().log2) - self.offset.val();
+        self.on_way.next = self.state.q.val().asked - self.state.q.val().launched;
+        self.space.next = self.ring_slots.val()
+            - bit_cast::<16, 7>(self.state.q.val().messages)
+            - self.on_way.val();
+        self.most_waiting.d.next = self.waiting.val().get_bits::<4>(0);
+        if self.waiting.val() > self.batch_16.val() {
+            self.most_waiting.d.next = self.batch_4.val();
         }
-        if self.to_end.val() < self.count.val() {
-            self.count.next = self.to_end.val();
+        self.most_to_end.d.next = self.to_end.val().get_bits::<4>(0);
+        if self.to_end.val() > self.batch_16.val() {
+            self.most_to_end.d.next = self.batch_4.val();
         }
-        if bit_cast::<16, 7>(self.space.val()) < self.count.val() {
-            self.count.next = bit_cast::<16, 7>(self.space.val());
+        self.most_space.d.next = self.space.val().get_bits::<4>(0);
+        if self.space.val() > self.batch_16.val() {
+            self.most_space.d.next = self.batch_4.val();
         }
-        if !self.fetches.val() {
-            self.count.next = self.none.val();
+        self.ring_offset.d.next = self.offset.val();
+        self.count.next = self.most_waiting.q.val();
+        if self.most_to_end.q.val() < self.count.val() {
+            self.count.next = self.most_to_end.q.val();
         }
-        self.left_over.next = self.waiting.val() - self.count.val();
-        self.claimed.next = self.bell.q.val().index - self.now.val().fetched;
-        self.list.next = false;
+        if self.most_space.q.val() < self.count.val() {
+            self.count.next = self.most_space.q.val();
+        }
+        self.request.next.iova =
+            self.state.q.val().base + (bit_cast::<64, 16>(self.ring_offset.q.val()) << 6);
+        self.request.next.length = bit_cast::<13, 4>(self.count.val()) << 6;
+        self.reads.in_data.next = self.request.val();
+        self.batch.next.qpn = self.at.q.val();
+        self.batch.next.index = self.state.q.val().asked;
+        self.batches.in_data.next = self.batch.val();
 
-        comment!("the WQE at hand");
-        self.entry.image.next = self.beats.out_data.val().data;
-        self.wqe.next = self.entry.record.val();
-        self.batch_ends.next = self.beats.out_data.val().last;
-        self.stale.next = (self.batches.out_data.val().epoch != self.now.val().epoch)
-            | (self.now.val().state == self.in_reset.val());
-        self.known.next = (self.wqe.val().opcode == self.write.val())
-            | (self.wqe.val().opcode == self.write_imm.val());
-        self.takes_wqe.next = self.wqe.val().opcode == self.write_imm.val();
-        self.too_long.next = self.wqe.val().length > self.longest.val();
-        self.status.next = self.ok.val();
-        if self.now.val().state == self.in_error.val() {
-            self.status.next = self.flushed.val();
-        } else if self.verdicts.out_data.val().any() {
-            self.status.next = self.fatal.val();
-        } else if !self.known.val() {
-            self.status.next = self.bad_opcode.val();
-        } else if self.too_long.val() {
-            self.status.next = self.bad_length.val();
-        }
-        self.shift.next = bit_cast::<4, 3>(self.now.val().mtu) + 7;
-        self.mtu_mask.next = (self.one_wide.val() << self.now.val().mtu) - 1;
+        comment!("what a WQE needs: packets, status, its turn");
+        self.mtu_less_one.next =
+            (self.base_mtu.val() << self.state.q.val().mtu) - self.one_32.val();
         self.rounded.next =
-            bit_cast::<33, 32>(self.wqe.val().length) + bit_cast::<33, 32>(self.mtu_mask.val());
-        self.sum.next = self.now.val().packets + bit_cast::<25, 24>(self.packets.q.val());
-        self.fits.next =
-            (self.sum.val() <= self.most_packets.val()) | !self.now.val().packets.any();
-        self.ask.next.key = self.wqe.val().lkey;
-        self.ask.next.va = self.wqe.val().laddr;
-        self.ask.next.length = self.wqe.val().length;
-        self.questions.in_data.next = self.ask.val();
-        self.questions.in_valid.next = false;
-        self.answers.out_ready.next = false;
-        self.message.next.qpn = self.at.q.val();
-        self.message.next.slot = self.now.val().launched;
-        self.message.next.wqe_index =
-            self.batches.out_data.val().index + bit_cast::<16, 4>(self.place_in_batch.q.val());
-        self.message.next.opcode = self.wqe.val().opcode;
-        self.message.next.flags = self.wqe.val().flags;
-        self.message.next.status = self.outcome.q.val();
-        self.message.next.first_psn = self.now.val().next_psn;
-        self.message.next.packets = self.packets.q.val();
-        self.message.next.iova = self.granted.q.val().iova;
-        self.message.next.raddr = self.wqe.val().raddr;
-        self.message.next.rkey = self.wqe.val().rkey;
-        self.message.next.length = self.wqe.val().length;
-        self.message.next.imm = self.wqe.val().imm;
-        self.message.next.wsn = bits::<24>(0);
-        if self.takes_wqe.val() {
-            self.message.next.wsn = self.now.val().next_wsn;
+            ((self.wqe.q.val().length + self.mtu_less_one.val()) >> 7) >> self.state.q.val().mtu;
+        self.packets.d.next = self.rounded.val().get_bits::<24>(0);
+        if !self.wqe.q.val().length.any() {
+            self.packets.d.next = self.one_24.val();
         }
-        self.message.next.mtu = self.now.val().mtu;
-        self.launch.next = self.launch_out.q.val();
-        self.launch_valid.next = self.launching.q.val();
-        self.told.next.qpn = self.at.q.val();
-        self.told.next.packets = self.packets.q.val();
-        self.works.in_data.next = self.told.val();
-        self.works.in_valid.next = false;
-        self.pop_entry.next = false;
-
-        comment!("the read at hand");
-        self.request.next.iova = self.now.val().base + (bit_cast::<64, 16>(self.place.val()) << 6);
-        self.request.next.length = self.count.val().get_bits::<13>(0) << 6;
-        self.requests.in_data.next = self.request.val();
-        self.requests.in_valid.next = false;
-        self.ticket.next.qpn = self.at.q.val();
-        self.ticket.next.index = self.now.val().fetched;
-        self.ticket.next.epoch = self.now.val().epoch;
-        self.batches.in_data.next = self.ticket.val();
-        self.batches.in_valid.next = false;
-
-        self.queues.read.next = true;
-        self.queues.read_addr.next = self.at.q.val().get_bits::<QPW>(0);
-        self.queues.write.next = false;
-        self.queues.write_addr.next = self.at.q.val().get_bits::<QPW>(0);
+        self.status.d.next = bits::<8>(0);
+        if self.wqe.q.val().length.any()
+            & (!self.found.q.val().hit | (self.found.q.val().pd != self.state.q.val().pd))
+        {
+            self.status.d.next = self.bad_key.val();
+        }
+        if self.wqe.q.val().length > self.longest.val() {
+            self.status.d.next = self.bad_length.val();
+        }
+        if self.wqe.q.val().opcode > self.op_imm.val() {
+            self.status.d.next = self.bad_operation.val();
+        }
+        if self.read_failed.q.val() {
+            self.status.d.next = self.fatal.val();
+        }
+        if self.is_error.val() {
+            self.status.d.next = self.flushed.val();
+        }
+        self.in_turn.d.next = (self.index.q.val() == self.state.q.val().launched)
+            & (self.is_rts.val() | self.is_error.val());
+        self.total.next = bit_cast::<25, 24>(self.state.q.val().packets)
+            + bit_cast::<25, 24>(self.packets.q.val());
+        self.takes_wsn.next = self.wqe.q.val().opcode == self.op_imm.val();
+        self.posts.next = self.bell.q.val().index - self.state.q.val().launched;
 
         match self.step.q.val() {
             Step::Clear => {
-                self.queues.write.next = true;
-                self.queues.write_addr.next = self.clearing.q.val();
-                self.next.next = self.blank.val();
+                self.states.write.next = true;
+                self.states.write_addr.next = self.clearing.q.val();
+                self.next.next = self.empty.val();
                 self.clearing.d.next = self.clearing.q.val() + 1;
                 if self.clearing.q.val().all() {
                     self.step.d.next = Step::Pick;
                 }
             }
             Step::Pick => {
-                self.bell.d.next = self.bells.out_data.val();
-                self.gone.d.next = self.retirements.out_data.val();
+                self.bell.d.next = self.doorbells.out_data.val();
+                self.leaver.d.next = self.retirements.out_data.val();
                 self.step.d.next = Step::Load;
                 if self.retirements.out_valid.val() {
-                    self.job.d.next = Job::Retire;
-                    self.number.next = self.retirements.out_data.val().qpn;
                     self.retirements.out_ready.next = true;
-                } else if self.has_entry.val() {
-                    self.job.d.next = Job::Entry;
-                    self.number.next = self.batches.out_data.val().qpn;
-                } else if self.bells.out_valid.val() {
-                    self.job.d.next = Job::Bell;
-                    self.number.next = self.bells.out_data.val().number;
-                    self.bells.out_ready.next = true;
-                } else if self.failures.out_valid.val() {
-                    self.job.d.next = Job::Fail;
-                    self.number.next = self.failures.out_data.val().qpn;
-                    self.failures.out_ready.next = true;
-                } else if self.cfg_valid.val() & !self.served.q.val() & self.ours.val() {
-                    self.job.d.next = Job::Command;
-                    self.number.next = self.cfg.val().index.get_bits::<16>(0);
-                } else if self.to_do.out_valid.val() & self.room.val() {
-                    self.job.d.next = Job::Issue;
-                    self.to_do.out_ready.next = true;
-                } else {
+                    self.number.next = self.retirements.out_data.val().qpn;
+                    self.job.d.next = Job::Retire;
+                } else if self.errors.out_valid.val() {
+                    self.errors.out_ready.next = true;
+                    self.number.next = self.errors.out_data.val().qpn;
+                    self.job.d.next = Job::Error;
+                } else if self.cfg_valid.val() & !self.served.q.val() & !self.counted.q.val() {
+                    // Doorbells that came before the command go first: they belong to the life before it.
+                    self.older.d.next = self.doorbells.count.val();
+                    self.counted.d.next = true;
                     self.step.d.next = Step::Pick;
-                    if self.cfg_valid.val() & !self.served.q.val() {
-                        self.served.d.next = true;
-                        self.cfg_answered.d.next = true;
+                } else if self.cfg_valid.val() & !self.served.q.val() & !self.older.q.val().any() {
+                    self.number.next = self.cfg.val().index.get_bits::<16>(0);
+                    self.job.d.next = Job::Command;
+                } else if self.verdicts.out_valid.val()
+                    & self.wqes.out_valid.val()
+                    & self.answers.out_valid.val()
+                    & self.room_out.val()
+                {
+                    self.wqes.out_ready.next = true;
+                    self.answers.out_ready.next = true;
+                    self.wqe.d.next = self.wqes.out_data.val().wqe;
+                    self.found.d.next = self.answers.out_data.val();
+                    self.read_failed.d.next = self.verdicts.out_data.val();
+                    self.index.d.next = self.batches.out_data.val().index
+                        + bit_cast::<16, 4>(self.position.q.val());
+                    self.number.next = self.batches.out_data.val().qpn;
+                    self.position.d.next = self.position.q.val() + self.one_4.val();
+                    if self.wqes.out_data.val().last {
+                        self.verdicts.out_ready.next = true;
+                        self.batches.out_ready.next = true;
+                        self.position.d.next = bits::<4>(0);
                     }
+                    self.flying_next.next = self.flying.q.val() - self.one_6.val();
+                    self.job.d.next = Job::Wqe;
+                } else if self.doorbells.out_valid.val()
+                    & (!self.turn.q.val() | !self.list.out_valid.val())
+                {
+                    self.doorbells.out_ready.next = true;
+                    self.number.next = self.doorbells.out_data.val().number;
+                    if self.older.q.val().any() {
+                        self.older.d.next = self.older.q.val() - self.one_4.val();
+                    }
+                    self.turn.d.next = true;
+                    self.job.d.next = Job::Doorbell;
+                } else if self.list.out_valid.val()
+                    & !self.draining.q.val()
+                    & (self.flying.q.val() < self.most_flying.val())
+                    & self.reads.in_ready.val()
+                    & self.batches.in_ready.val()
+                    & self.room_out.val()
+                {
+                    self.serve_list.next = true;
+                    self.number.next = self.list.out_data.val();
+                    self.turn.d.next = false;
+                    self.job.d.next = Job::Fetch;
+                } else {
+                    self.turn.d.next = false;
+                    self.step.d.next = Step::Pick;
+                }
+                if self.draining.q.val()
+                    & !self.flying.q.val().any()
+                    & !self.launches.count.val().any()
+                    & !self.works.count.val().any()
+                {
+                    self.draining.d.next = false;
+                    self.cfg_answered.d.next = true;
                 }
                 self.at.d.next = self.number.val();
             }
             Step::Load => {
+                self.state.d.next = self.loaded.val();
+                self.step.d.next = Step::Size;
+            }
+            Step::Size => {
                 self.step.d.next = Step::Act;
             }
             Step::Act => {
-                self.state.d.next = self.queues.read_data.val();
-                self.step.d.next = Step::Store;
-                if self.job.q.val() == Job::Entry {
-                    self.step.d.next = Step::Ask;
-                }
-            }
-            Step::Ask => {
-                self.outcome.d.next = self.status.val();
-                self.packets.d.next = bit_cast::<24, 33>(self.rounded.val() >> self.shift.val());
-                if !self.wqe.val().length.any() {
-                    self.packets.d.next = bits::<24>(1);
-                }
-                self.step.d.next = Step::Decide;
-                if !self.stale.val()
-                    & (self.status.val() == self.ok.val())
-                    & self.wqe.val().length.any()
-                {
-                    self.questions.in_valid.next = true;
-                    self.step.d.next = Step::Answer;
-                }
-            }
-            Step::Answer => {
-                self.granted.d.next = self.answers.out_data.val();
-                if self.answers.out_valid.val() {
-                    self.answers.out_ready.next = true;
-                    self.step.d.next = Step::Decide;
-                    if !self.answers.out_data.val().hit
-                        | (self.answers.out_data.val().pd != self.now.val().pd)
-                    {
-                        self.outcome.d.next = self.bad_key.val();
-                    }
-                }
-            }
-            Step::Decide => {
-                if self.outcome.q.val() != self.ok.val() {
-                    self.packets.d.next = bits::<24>(0);
-                }
-                self.step.d.next = Step::Send;
-            }
-            Step::Send => {
-                comment!("drop what is stale or does not fit, launch the rest");
-                self.launch_out.d.next = self.message.val();
-                self.step.d.next = Step::Store;
-                if !self.stale.val() & self.fits.val() {
-                    self.launching.d.next = true;
-                    self.step.d.next = Step::Tell;
-                }
-            }
-            Step::Tell => {
-                if self.launch_ready.val() {
-                    self.launching.d.next = false;
-                    self.works.in_valid.next = self.packets.q.val().any();
-                    self.step.d.next = Step::Store;
-                }
-            }
-            Step::Store => {
-                self.queues.write.next = true;
                 self.step.d.next = Step::Pick;
+                self.states.write.next = true;
                 match self.job.q.val() {
-                    Job::Entry => {
-                        self.pop_entry.next = true;
-                        if !self.stale.val() {
-                            if self.fits.val() {
-                                self.next.next.launched = self.now.val().launched + 1;
-                                self.next.next.live = self.now.val().live + 1;
-                                self.next.next.pending = self.now.val().pending - 1;
-                                self.next.next.packets = self.sum.val();
-                                self.next.next.next_psn =
-                                    self.now.val().next_psn + self.packets.q.val();
-                                if self.takes_wqe.val() & (self.outcome.q.val() == self.ok.val()) {
-                                    self.next.next.next_wsn = self.now.val().next_wsn + 1;
-                                }
-                            } else {
-                                self.next.next.fetched = self.message.val().wqe_index;
-                                self.next.next.pending = bits::<7>(0);
-                                self.next.next.epoch = self.now.val().epoch + 1;
-                            }
-                        }
-                        if self.batch_ends.val() {
-                            self.next.next.batches = self.now.val().batches - 1;
-                        }
-                    }
                     Job::Retire => {
-                        if self.now.val().live.any() {
-                            self.next.next.live = self.now.val().live - 1;
-                            self.next.next.packets = self.now.val().packets
-                                - bit_cast::<25, 24>(self.gone.q.val().packets);
+                        if self.state.q.val().messages.any() {
+                            self.next.next.messages =
+                                self.state.q.val().messages - self.one_7.val();
+                            self.next.next.packets =
+                                self.state.q.val().packets - self.leaver.q.val().packets;
                         }
-                        self.list.next = self.waiting.val().any();
+                        self.next.next.blocked = false;
+                        self.lists.next = true;
                     }
-                    Job::Bell => {
-                        if self.claimed.val() <= self.size.val() {
-                            self.next.next.producer = self.bell.q.val().index;
-                            self.list.next = self.claimed.val().any();
+                    Job::Error => {
+                        if self.state.q.val().state != self.state_reset.val() {
+                            self.next.next.state = self.state_error.val();
                         }
-                    }
-                    Job::Fail => {
-                        if self.now.val().state != self.in_reset.val() {
-                            self.next.next.state = self.in_error.val();
-                            self.list.next = self.waiting.val().any();
-                        }
+                        self.lists.next = true;
                     }
                     Job::Command => {
                         self.served.d.next = true;
                         self.cfg_answered.d.next = true;
-                        if self.creates.val() {
-                            self.next.next = self.blank.val();
+                        if self.cfg.val().op == self.create_qp.val() {
+                            self.next.next = self.empty.val();
+                            self.next.next.listed = self.state.q.val().listed;
                             self.next.next.state = self.fields.record.val().state;
+                            self.next.next.log2 = self.fields.record.val().log2;
                             self.next.next.mtu = self.fields.record.val().mtu;
                             self.next.next.pd = self.fields.record.val().pd;
                             self.next.next.base = self.fields.record.val().base;
-                            self.next.next.log2 = self.fields.record.val().log2;
-                            self.next.next.next_psn = self.fields.record.val().sq_psn;
-                            self.next.next.listed = self.now.val().listed;
-                            self.next.next.epoch = self.now.val().epoch;
+                            self.next.next.next_psn = self.fields.record.val().psn;
                         }
-                        if self.modifies.val() {
-                            if self.fields.record.val().mask.get_bit(0) {
+                        if self.cfg.val().op == self.modify_qp.val() {
+                            if (self.fields.record.val().mask & self.mask_state.val()).any() {
                                 self.next.next.state = self.fields.record.val().state;
                             }
-                            if self.fields.record.val().mask.get_bit(3) {
-                                self.next.next.next_psn = self.fields.record.val().sq_psn;
-                                self.next.next.next_wsn = bits::<24>(0);
-                                self.next.next.fetched = self.now.val().fetched
-                                    - bit_cast::<16, 7>(self.now.val().pending);
-                                self.next.next.pending = bits::<7>(0);
-                                self.next.next.launched = bits::<6>(0);
-                                self.next.next.live = bits::<7>(0);
-                                self.next.next.packets = bits::<25>(0);
-                                self.next.next.epoch = self.now.val().epoch + 1;
-                            }
-                            self.list.next =
-                                self.waiting.val().any() | self.now.val().pending.any();
+                            self.lists.next = true;
                         }
-                        if self.destroys.val() {
-                            self.next.next.state = self.in_reset.val();
-                            if self.now.val().state != self.in_reset.val() {
-                                self.next.next.epoch = self.now.val().epoch + 1;
-                            }
-                            if self.now.val().batches.any() {
-                                self.served.d.next = false;
-                                self.cfg_answered.d.next = false;
-                            }
+                        if self.restarts.val() {
+                            self.next.next.blocked = false;
+                            self.next.next.messages = bits::<7>(0);
+                            self.next.next.packets = bits::<24>(0);
+                            self.next.next.next_psn = self.fields.record.val().psn;
+                            self.next.next.next_wsn = bits::<24>(0);
+                            self.next.next.asked = self.state.q.val().launched;
+                            self.draining.d.next = true;
+                            self.cfg_answered.d.next = false;
+                        }
+                        if self.cfg.val().op == self.destroy_qp.val() {
+                            self.next.next = self.empty.val();
+                            self.next.next.listed = self.state.q.val().listed;
+                            self.draining.d.next = true;
+                            self.cfg_answered.d.next = false;
                         }
                     }
-                    Job::Issue => {
-                        self.next.next.listed = false;
-                        if self.count.val().any() {
-                            self.requests.in_valid.next = true;
+                    Job::Doorbell => {
+                        if (self.state.q.val().state != self.state_reset.val())
+                            & (self.posts.val() <= (self.one_16.val() << self.state.q.val().log2))
+                        {
+                            self.next.next.posted = self.bell.q.val().index;
+                        }
+                        self.lists.next = true;
+                    }
+                    Job::Fetch => {
+                        self.unlists.next = true;
+                        if self.is_rts.val() & !self.state.q.val().blocked & self.count.val().any()
+                        {
+                            self.reads.in_valid.next = true;
                             self.batches.in_valid.next = true;
-                            self.next.next.fetched = self.now.val().fetched + self.count.val();
-                            self.next.next.pending =
-                                self.now.val().pending + self.count.val().get_bits::<7>(0);
-                            self.next.next.batches = self.now.val().batches + 1;
-                            if self.left_over.val().any() {
-                                self.next.next.listed = true;
+                            self.next.next.asked =
+                                self.state.q.val().asked + bit_cast::<16, 4>(self.count.val());
+                            self.flying_next.next =
+                                self.flying.q.val() + bit_cast::<6, 4>(self.count.val());
+                            self.lists.next = true;
+                        }
+                        if self.is_error.val()
+                            & (self.state.q.val().posted != self.state.q.val().launched)
+                            & (self.state.q.val().messages < self.most_messages.val())
+                        {
+                            self.go.next = true;
+                            self.lists.next = true;
+                        }
+                    }
+                    _ => {
+                        if self.in_turn.q.val() {
+                            if self.state.q.val().messages == self.most_messages.val() {
+                                self.back.next = true;
+                            } else if self.status.q.val().any() {
+                                self.go.next = true;
+                            } else if self.state.q.val().messages.any()
+                                & (self.total.val() > self.most_packets.val())
+                            {
+                                self.back.next = true;
+                            } else {
+                                self.go.next = true;
+                                self.sends.next = true;
                             }
                         }
                     }
-                    _ => {}
-                }
-                if self.list.val() & !self.now.val().listed {
-                    self.next.next.listed = true;
                 }
             }
             _ => {}
         }
-        self.queues.write_data.next = self.next.val();
-        comment!(
-            "a QP enters the work list when its flag rises, and goes to the end while it has more"
-        );
-        self.to_do.in_data.next = self.at.q.val();
-        self.to_do.in_valid.next = (self.step.q.val() == Step::Store)
-            & self.next.val().listed
-            & (!self.now.val().listed | (self.job.q.val() == Job::Issue));
-        self.beats.out_ready.next = self.pop_entry.val();
-        self.batches.out_ready.next = self.pop_entry.val() & self.batch_ends.val();
-        self.verdicts.out_ready.next = self.pop_entry.val() & self.batch_ends.val();
-        if self.pop_entry.val() {
-            self.place_in_batch.d.next = self.place_in_batch.q.val() + 1;
-            if self.batch_ends.val() {
-                self.place_in_batch.d.next = bits::<4>(0);
+
+        comment!("launch, or go back to read the WQE again");
+        self.starts.next = self.blank.val();
+        self.starts.next.qpn = self.at.q.val();
+        self.starts.next.slot = self.state.q.val().slot;
+        self.starts.next.wqe_index = self.state.q.val().launched;
+        self.starts.next.first_psn = self.state.q.val().next_psn;
+        self.starts.next.mtu = self.state.q.val().mtu;
+        self.starts.next.status = self.flushed.val();
+        if self.job.q.val() == Job::Wqe {
+            self.starts.next.status = self.status.q.val();
+            self.starts.next.opcode = self.wqe.q.val().opcode;
+            self.starts.next.flags = self.wqe.q.val().flags;
+            self.starts.next.iova = self.found.q.val().iova;
+            self.starts.next.raddr = self.wqe.q.val().raddr;
+            self.starts.next.rkey = self.wqe.q.val().rkey;
+            self.starts.next.length = self.wqe.q.val().length;
+            self.starts.next.imm = self.wqe.q.val().imm;
+            if self.sends.val() {
+                self.starts.next.packets = self.packets.q.val();
+                if self.takes_wsn.val() {
+                    self.starts.next.wsn = self.state.q.val().next_wsn;
+                }
             }
         }
+        self.launches.in_data.next = self.starts.val();
+        self.launches.in_valid.next = self.go.val();
+        if self.go.val() {
+            self.next.next.slot = self.state.q.val().slot + self.one_6.val();
+            self.next.next.messages = self.state.q.val().messages + self.one_7.val();
+            self.next.next.launched = self.state.q.val().launched + self.one_16.val();
+            if self.state.q.val().asked == self.state.q.val().launched {
+                self.next.next.asked = self.state.q.val().launched + self.one_16.val();
+            }
+        }
+        if self.sends.val() {
+            self.next.next.packets = self.total.val().get_bits::<24>(0);
+            self.next.next.next_psn = self.state.q.val().next_psn + self.packets.q.val();
+            if self.takes_wsn.val() {
+                self.next.next.next_wsn = self.state.q.val().next_wsn + self.one_24.val();
+            }
+        }
+        if self.back.val() {
+            self.next.next.asked = self.state.q.val().launched;
+            self.next.next.blocked = true;
+        }
+
+        comment!("into the work list when there is something to do, out of it when not");
+        self.work_left.next = ((self.next.val().state == self.state_rts.val())
+            & !self.next.val().blocked
+            & (self.next.val().posted != self.next.val().asked))
+            | ((self.next.val().state == self.state_error.val())
+                & (self.next.val().posted != self.next.val().launched));
+        self.list.in_valid.next = false;
+        if self.unlists.val() {
+            self.next.next.listed = false;
+        }
+        if self.lists.val() & self.work_left.val() & !self.next.val().listed {
+            self.next.next.listed = true;
+            self.list.in_valid.next = true;
+        }
+        self.list.in_data.next = self.at.q.val();
+        self.list.out_ready.next = self.serve_list.val();
+        self.flying.d.next = self.flying_next.val();
+        self.states.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.states.write_data.next = self.next.val();
+
         self.cfg_done.next = self.cfg_answered.q.val();
         self.init_done.next = self.step.q.val() != Step::Clear;
         self.busy.next = (self.step.q.val() != Step::Pick)
-            | self.bells.out_valid.val()
-            | self.retirements.out_valid.val()
-            | self.failures.out_valid.val()
-            | self.to_do.out_valid.val()
-            | self.batches.out_valid.val()
-            | self.works.out_valid.val();
+            | self.list.count.val().any()
+            | self.flying.q.val().any()
+            | self.doorbells.count.val().any()
+            | self.retirements.count.val().any()
+            | self.errors.count.val().any()
+            | self.reads.count.val().any()
+            | self.launches.count.val().any()
+            | self.works.count.val().any();
     }
 }

@@ -1,35 +1,37 @@
-//! Completes send work requests in order.
+//! Completes send work in order: follows the cumulative acknowledgement through the launched messages.
 
 use super::types::{CfgReq, Completion, Launch, Progress, QpError, Retired};
 use crate::leaf::{Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use crate::record;
-use mprdma_spec::command::{qp_image, Opcode};
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER};
 use mprdma_spec::descriptor::{WcOpcode, WQE_SIGNALED};
 use mprdma_spec::status::WcStatus;
 
 record! {
-    /// The fields of `qp_image` that completion takes.
+    /// What completion takes from `qp_image`.
     pub struct CompleteFields {
         pub mask: Bits<8> = qp_image::MASK,
+        pub state: Bits<4> = qp_image::STATE,
         pub cqn: Bits<16> = qp_image::SQ_CQN,
-        pub sq_psn: Bits<24> = qp_image::SQ_PSN,
+        pub psn: Bits<24> = qp_image::SQ_PSN,
     }
 }
 
-/// The messages of one QP that have not completed.
+/// State of one queue pair.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
-pub struct OpenMessages {
-    pub exists: bool,
-    /// The QP is in ERROR: what is open completes flushed.
+pub struct CompleteState {
+    pub valid: bool,
+    /// The queue pair is in ERROR: whatever is open, and whatever comes, is flushed.
     pub failed: bool,
-    /// Status of the next completion when it is not 0: why the QP failed.
-    pub cause: Bits<8>,
-    /// Slot of the oldest message.
+    /// Slot of the oldest open message.
     pub tail: Bits<6>,
-    /// Messages open, 0 to 64.
+    /// Open messages, 0 to 64.
     pub live: Bits<7>,
+    /// Every PSN before it is acknowledged.
     pub una: Bits<24>,
+    /// PSN after the last message launched.
+    pub limit: Bits<24>,
     pub cqn: Bits<16>,
 }
 
@@ -38,8 +40,8 @@ pub struct OpenMessages {
 pub struct OpenMessage {
     pub first_psn: Bits<24>,
     pub packets: Bits<24>,
-    pub wqe_index: Bits<16>,
     pub length: Bits<32>,
+    pub wqe_index: Bits<16>,
     pub status: Bits<8>,
     pub signaled: bool,
 }
@@ -49,30 +51,35 @@ enum Step {
     Clear,
     Pick,
     Load,
-    Act,
-    Open,
-    Entry,
-    Judge,
+    Command,
     Store,
+    Advance,
+    Check,
+    Emit,
+    Fail,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
 enum Job {
-    Launch,
-    Progress,
     Command,
+    Store,
+    Advance,
 }
 
 block! {
-    /// Knows every launched message of 2^`QPW` QPs until it has completed. `RINGW` is `QPW` + 6.
+    /// Makes completions of launched messages, always in the order of their launch.
     ///
-    /// - In: `launch`; `progress` (how far a QP is acknowledged, or why it failed); the configuration bus.
-    /// - Out: `completion`, for signalled requests and for every request that fails; `retired`, one per message;
-    ///   `qp_error`, once when a QP goes to ERROR; `cnt_completed` (successes); `cfg_done`, `init_done`, `busy`.
-    /// - 5 cycles per event and 3 per message that completes.
+    /// - In: `launch`; `progress` of the sender engine; the configuration bus (CREATE_QP, DESTROY_QP, and a MODIFY_QP
+    ///   with `MASK_SENDER` forget the open messages).
+    /// - Out: `completion` for signaled and for failed work; `retired`, one per message; `qp_error`, once when a queue
+    ///   pair goes to ERROR; pulse `cnt_completed` per message completed with success; `cfg_done`, `init_done`, `busy`.
+    /// - A launch takes 3 cycles; progress takes 5 cycles and 2 more for each message that it completes.
     ///
-    /// Messages complete in posting order. One that was launched with a status fails when it is the oldest, and its QP
-    /// with it. In ERROR the oldest open message gets the cause, the rest `WorkRequestFlushed` (IBA 10.3.1.4).
+    /// A message is complete when the cumulative acknowledgement has passed its last PSN and all before it are complete.
+    /// One that was launched with a status completes with it in its turn and moves the queue pair to ERROR; progress
+    /// with a status does the same with the oldest message that is not acknowledged. From then on every open message,
+    /// and every later launch, completes with `WorkRequestFlushed` (IBA 10.3.1.7). Progress beyond what was launched, or
+    /// behind what was acknowledged, moves nothing. `RINGW` is `QPW` + 6: 64 messages per queue pair.
     pub struct TxComplete[const QPW: usize, const RINGW: usize][QPW, RINGW] {
         in {
             clock: Clock,
@@ -103,60 +110,80 @@ block! {
         }
         local {
             number: Bits<16>,
-            now: OpenMessages,
-            next: OpenMessages,
-            entry: OpenMessage,
-            fresh: OpenMessage,
-            acknowledged: Bits<24>,
-            done: Bit,
-            ends: Bit,
-            status: Bits<8>,
-            room: Bit,
-            stay: Bit,
-            ours: Bit,
-            creates: Bit,
-            modifies: Bit,
-            destroys: Bit,
-            item: Completion,
-            gone: Retired,
-            failure: QpError,
+            loaded: CompleteState,
+            next: CompleteState,
+            read_slot: Bits<6>,
             read_place: Bits<22>,
             write_place: Bits<22>,
+            stored: OpenMessage,
+            advance: Bits<24>,
+            open: Bits<24>,
+            reach: Bits<24>,
+            restarts: Bit,
+            quiet: Bit,
+            room: Bit,
+            complete: Completion,
+            leaves: Retired,
+            failure: QpError,
         }
         reg {
             step: Step = Step::Clear,
-            job: Job = Job::Launch,
+            job: Job = Job::Store,
             clearing: Bits<QPW>,
             served: Bit,
+            // Progress that came before the command on the bus, and whether it has been counted.
+            older: Bits<4>,
+            counted: Bit,
             cfg_answered: Bit,
-            completed: Bit,
+            pulse_completed: Bit,
         }
         pipe {
             at: Bits<16>,
-            state: OpenMessages,
-            launched: Launch,
-            moved: Progress,
+            item: Launch,
+            news: Progress,
+            state: CompleteState,
+            message: OpenMessage,
+            // What the oldest message completes with, and whether that moves the queue pair to ERROR.
+            outcome: Bits<8>,
+            fails: Bit,
         }
         konst {
             create_qp: Bits<4> = bits(Opcode::CreateQp as u64),
             modify_qp: Bits<4> = bits(Opcode::ModifyQp as u64),
             destroy_qp: Bits<4> = bits(Opcode::DestroyQp as u64),
-            signaled: Bits<8> = bits(WQE_SIGNALED),
-            success: Bits<8> = bits(WcStatus::Success as u64),
+            mask_sender: Bits<8> = bits(MASK_SENDER),
+            state_error: Bits<4> = bits(QpState::Error as u64),
+            wqe_signaled: Bits<8> = bits(WQE_SIGNALED),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
-            write: Bits<8> = bits(WcOpcode::RdmaWrite as u64),
-            blank: OpenMessages = OpenMessages::default(),
+            wc_write: Bits<8> = bits(WcOpcode::RdmaWrite as u64),
+            one_4: Bits<4> = bits(1),
+            one_6: Bits<6> = bits(1),
+            one_7: Bits<7> = bits(1),
+            empty: CompleteState = CompleteState::default(),
         }
         sub {
             fields: Unpack<CompleteFields, 1024> = Unpack::default(),
-            queues: Ram<OpenMessages, QPW> = Ram::new(RamStyle::Block, false),
-            ring: Ram<OpenMessage, RINGW> = Ram::new(RamStyle::Ultra, false),
+            states: Ram<CompleteState, QPW> = Ram::new(RamStyle::Distributed, false),
+            ring: Ram<OpenMessage, RINGW> = Ram::new(RamStyle::Block, false),
             launches: SyncFifo<Launch, 3> = SyncFifo::shallow(),
-            news: SyncFifo<Progress, 5> = SyncFifo::shallow(),
-            completions: SyncFifo<Completion, 3> = SyncFifo::shallow(),
+            news_in: SyncFifo<Progress, 4> = SyncFifo::shallow(),
+            completions: SyncFifo<Completion, 4> = SyncFifo::shallow(),
             retirements: SyncFifo<Retired, 3> = SyncFifo::shallow(),
-            failures: SyncFifo<QpError, 3> = SyncFifo::shallow(),
+            // Room for nearly every queue pair: the engine that takes the errors may be waiting to report progress.
+            errors: SyncFifo<QpError, QPW> = SyncFifo::deep(),
         }
+    }
+}
+
+impl<const QPW: usize, const RINGW: usize> TxComplete<QPW, RINGW> {
+    /// The block for 2^`QPW` queue pairs.
+    ///
+    /// # Panics
+    /// When `RINGW` is not `QPW` + 6.
+    #[must_use]
+    pub fn new() -> Self {
+        assert_eq!(RINGW, QPW + 6, "64 messages per queue pair");
+        Self::default()
     }
 }
 
@@ -170,243 +197,300 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
             job,
             clearing,
             served,
+            older,
+            counted,
             cfg_answered,
-            completed,
+            pulse_completed,
             at,
+            item,
+            news,
             state,
-            launched,
-            moved
+            message,
+            outcome,
+            fails
         );
         clock!(
             self,
             clock,
-            queues,
+            states,
             ring,
             launches,
-            news,
+            news_in,
             completions,
             retirements,
-            failures
+            errors
         );
         self.launches.reset.next = self.reset.val();
-        self.news.reset.next = self.reset.val();
+        self.news_in.reset.next = self.reset.val();
         self.completions.reset.next = self.reset.val();
         self.retirements.reset.next = self.reset.val();
-        self.failures.reset.next = self.reset.val();
+        self.errors.reset.next = self.reset.val();
         self.launches.in_data.next = self.launch.val();
         self.launches.in_valid.next = self.launch_valid.val();
         self.launch_ready.next = self.launches.in_ready.val();
-        self.news.in_data.next = self.progress.val();
-        self.news.in_valid.next = self.progress_valid.val();
-        self.progress_ready.next = self.news.in_ready.val();
+        self.news_in.in_data.next = self.progress.val();
+        self.news_in.in_valid.next = self.progress_valid.val();
+        self.progress_ready.next = self.news_in.in_ready.val();
         self.completion.next = self.completions.out_data.val();
         self.completion_valid.next = self.completions.out_valid.val();
         self.completions.out_ready.next = self.completion_ready.val();
         self.retired.next = self.retirements.out_data.val();
         self.retired_valid.next = self.retirements.out_valid.val();
         self.retirements.out_ready.next = self.retired_ready.val();
-        self.qp_error.next = self.failures.out_data.val();
-        self.qp_error_valid.next = self.failures.out_valid.val();
-        self.failures.out_ready.next = self.qp_error_ready.val();
+        self.qp_error.next = self.errors.out_data.val();
+        self.qp_error_valid.next = self.errors.out_valid.val();
+        self.errors.out_ready.next = self.qp_error_ready.val();
 
-        comment!("the queue at hand");
-        self.fields.image.next = self.cfg.val().image;
-        self.creates.next = self.cfg.val().op == self.create_qp.val();
-        self.modifies.next = self.cfg.val().op == self.modify_qp.val();
-        self.destroys.next = self.cfg.val().op == self.destroy_qp.val();
-        self.ours.next = self.creates.val() | self.modifies.val() | self.destroys.val();
-        self.number.next = self.launches.out_data.val().qpn;
-        self.now.next = self.state.q.val();
-        self.next.next = self.state.q.val();
+        comment!("defaults");
         self.launches.out_ready.next = false;
-        self.news.out_ready.next = false;
-        self.cfg_answered.d.next = false;
-        if !self.cfg_valid.val() {
-            self.served.d.next = false;
-        }
-        self.queues.read.next = true;
-        self.queues.read_addr.next = self.at.q.val().get_bits::<QPW>(0);
-        self.queues.write.next = false;
-        self.queues.write_addr.next = self.at.q.val().get_bits::<QPW>(0);
-
-        comment!("its oldest message");
-        self.read_place.next =
-            (bit_cast::<22, 16>(self.at.q.val()) << 6) | bit_cast::<22, 6>(self.now.val().tail);
+        self.news_in.out_ready.next = false;
+        self.completions.in_valid.next = false;
+        self.retirements.in_valid.next = false;
+        self.errors.in_valid.next = false;
+        self.number.next = self.at.q.val();
+        self.loaded.next = self.states.read_data.val();
+        self.next.next = self.state.q.val();
+        self.states.read.next = true;
+        self.states.write.next = false;
+        self.states.write_addr.next = self.at.q.val().get_bits::<QPW>(0);
+        self.read_slot.next = self.state.q.val().tail + self.one_6.val();
         self.ring.read.next = true;
-        self.ring.read_addr.next = self.read_place.val().get_bits::<RINGW>(0);
-        self.entry.next = self.ring.read_data.val();
-        self.acknowledged.next = self.now.val().una - self.entry.val().first_psn;
-        self.done.next = self.acknowledged.val() >= self.entry.val().packets;
-        self.status.next = self.success.val();
-        if self.now.val().cause.any() {
-            self.status.next = self.now.val().cause;
-        } else if self.now.val().failed {
-            self.status.next = self.flushed.val();
-        } else if self.entry.val().status.any() {
-            self.status.next = self.entry.val().status;
-        }
-        self.ends.next = self.done.val() | self.status.val().any();
+        self.ring.write.next = false;
+        self.cfg_answered.d.next = false;
+        self.pulse_completed.d.next = false;
         self.room.next = self.completions.in_ready.val()
             & self.retirements.in_ready.val()
-            & self.failures.in_ready.val();
-        self.item.next.cqn = self.now.val().cqn;
-        self.item.next.qpn = self.at.q.val();
-        self.item.next.wqe_index = self.entry.val().wqe_index;
-        self.item.next.byte_len = self.entry.val().length;
-        self.item.next.imm = bits::<32>(0);
-        self.item.next.with_imm = false;
-        self.item.next.status = self.status.val();
-        self.item.next.opcode = self.write.val();
-        self.completions.in_data.next = self.item.val();
-        self.completions.in_valid.next = false;
-        self.gone.next.qpn = self.at.q.val();
-        self.gone.next.packets = self.entry.val().packets;
-        self.retirements.in_data.next = self.gone.val();
-        self.retirements.in_valid.next = false;
-        self.failure.next.qpn = self.at.q.val();
-        self.failure.next.status = self.status.val();
-        self.failures.in_valid.next = false;
-        self.completed.d.next = false;
-        self.stay.next = false;
+            & self.errors.in_ready.val();
 
-        comment!("a new message goes behind the others");
-        self.fresh.next.first_psn = self.launched.q.val().first_psn;
-        self.fresh.next.packets = self.launched.q.val().packets;
-        self.fresh.next.wqe_index = self.launched.q.val().wqe_index;
-        self.fresh.next.length = self.launched.q.val().length;
-        self.fresh.next.status = self.launched.q.val().status;
-        self.fresh.next.signaled = (self.launched.q.val().flags & self.signaled.val()).any();
-        self.write_place.next = (bit_cast::<22, 16>(self.at.q.val()) << 6)
-            | bit_cast::<22, 6>(self.launched.q.val().slot);
-        self.ring.write.next = false;
-        self.ring.write_addr.next = self.write_place.val().get_bits::<RINGW>(0);
-        self.ring.write_data.next = self.fresh.val();
+        comment!("configuration");
+        self.fields.image.next = self.cfg.val().image;
+        self.restarts.next = (self.cfg.val().op == self.modify_qp.val())
+            & (self.fields.record.val().mask & self.mask_sender.val()).any();
+        // What belongs to the life before the command goes first: launches, progress, and what they made.
+        self.quiet.next = !self.launches.count.val().any()
+            & !self.retirements.count.val().any()
+            & !self.errors.count.val().any()
+            & !self.older.q.val().any();
+        if !self.cfg_valid.val() {
+            self.served.d.next = false;
+            self.counted.d.next = false;
+        }
+
+        comment!("the message that a launch stores");
+        self.stored.next.first_psn = self.item.q.val().first_psn;
+        self.stored.next.packets = self.item.q.val().packets;
+        self.stored.next.length = self.item.q.val().length;
+        self.stored.next.wqe_index = self.item.q.val().wqe_index;
+        self.stored.next.status = self.item.q.val().status;
+        self.stored.next.signaled = (self.item.q.val().flags & self.wqe_signaled.val()).any();
+
+        comment!("PSN distances: of the news from the last acknowledgement, of the acknowledgement from the oldest message");
+        self.advance.next = self.news.q.val().una - self.state.q.val().una;
+        self.open.next = self.state.q.val().limit - self.state.q.val().una;
+        self.reach.next = self.state.q.val().una - self.message.q.val().first_psn;
+
+        comment!("outputs");
+        self.complete.next.cqn = self.state.q.val().cqn;
+        self.complete.next.qpn = self.at.q.val();
+        self.complete.next.wqe_index = self.message.q.val().wqe_index;
+        self.complete.next.byte_len = self.message.q.val().length;
+        self.complete.next.imm = bits::<32>(0);
+        self.complete.next.with_imm = false;
+        self.complete.next.status = self.outcome.q.val();
+        self.complete.next.opcode = self.wc_write.val();
+        self.completions.in_data.next = self.complete.val();
+        self.leaves.next.qpn = self.at.q.val();
+        self.leaves.next.packets = self.message.q.val().packets;
+        self.retirements.in_data.next = self.leaves.val();
+        self.failure.next.qpn = self.at.q.val();
+        self.failure.next.status = self.news.q.val().status;
+        if self.step.q.val() == Step::Emit {
+            self.failure.next.status = self.outcome.q.val();
+        }
+        self.errors.in_data.next = self.failure.val();
 
         match self.step.q.val() {
             Step::Clear => {
-                self.queues.write.next = true;
-                self.queues.write_addr.next = self.clearing.q.val();
-                self.next.next = self.blank.val();
+                self.states.write.next = true;
+                self.states.write_addr.next = self.clearing.q.val();
+                self.next.next = self.empty.val();
                 self.clearing.d.next = self.clearing.q.val() + 1;
                 if self.clearing.q.val().all() {
                     self.step.d.next = Step::Pick;
                 }
             }
             Step::Pick => {
-                self.launched.d.next = self.launches.out_data.val();
-                self.moved.d.next = self.news.out_data.val();
-                self.step.d.next = Step::Load;
+                self.item.d.next = self.launches.out_data.val();
+                self.news.d.next = self.news_in.out_data.val();
                 if self.launches.out_valid.val() {
-                    self.job.d.next = Job::Launch;
                     self.launches.out_ready.next = true;
-                } else if self.news.out_valid.val() {
-                    self.job.d.next = Job::Progress;
-                    self.number.next = self.news.out_data.val().qpn;
-                    self.news.out_ready.next = true;
-                } else if self.cfg_valid.val() & !self.served.q.val() & self.ours.val() {
-                    self.job.d.next = Job::Command;
+                    self.number.next = self.launches.out_data.val().qpn;
+                    self.news.d.next.status = bits::<8>(0);
+                    self.job.d.next = Job::Store;
+                    self.step.d.next = Step::Load;
+                } else if self.cfg_valid.val() & !self.served.q.val() & !self.counted.q.val() {
+                    self.older.d.next = self.news_in.count.val();
+                    self.counted.d.next = true;
+                } else if self.cfg_valid.val() & !self.served.q.val() & self.quiet.val() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
-                } else {
-                    self.step.d.next = Step::Pick;
-                    if self.cfg_valid.val() & !self.served.q.val() {
-                        self.served.d.next = true;
-                        self.cfg_answered.d.next = true;
+                    self.job.d.next = Job::Command;
+                    self.step.d.next = Step::Load;
+                } else if self.news_in.out_valid.val() {
+                    self.news_in.out_ready.next = true;
+                    self.number.next = self.news_in.out_data.val().qpn;
+                    self.job.d.next = Job::Advance;
+                    self.step.d.next = Step::Load;
+                    if self.older.q.val().any() {
+                        self.older.d.next = self.older.q.val() - self.one_4.val();
                     }
                 }
                 self.at.d.next = self.number.val();
             }
             Step::Load => {
-                self.step.d.next = Step::Act;
-            }
-            Step::Act => {
-                self.state.d.next = self.queues.read_data.val();
-                self.step.d.next = Step::Open;
-            }
-            Step::Open => {
-                self.step.d.next = Step::Entry;
+                self.state.d.next = self.loaded.val();
+                self.read_slot.next = self.loaded.val().tail;
                 match self.job.q.val() {
-                    Job::Launch => {
-                        if self.now.val().exists {
-                            self.ring.write.next = true;
-                            self.next.next.live = self.now.val().live + 1;
-                        }
-                    }
-                    Job::Progress => {
-                        if self.now.val().exists {
-                            self.next.next.una = self.moved.q.val().una;
-                            if self.moved.q.val().status.any() & !self.now.val().failed {
-                                self.next.next.failed = true;
-                                self.next.next.cause = self.moved.q.val().status;
-                                self.failure.next.status = self.moved.q.val().status;
-                                self.failures.in_valid.next = true;
-                                self.stay.next = !self.failures.in_ready.val();
-                            }
-                        }
-                    }
                     Job::Command => {
-                        self.served.d.next = true;
-                        self.cfg_answered.d.next = true;
+                        self.step.d.next = Step::Command;
+                    }
+                    Job::Store => {
                         self.step.d.next = Step::Store;
-                        if self.creates.val()
-                            | (self.modifies.val() & self.fields.record.val().mask.get_bit(3))
-                        {
-                            self.next.next = self.blank.val();
-                            self.next.next.exists = true;
-                            self.next.next.una = self.fields.record.val().sq_psn;
-                            self.next.next.cqn = self.fields.record.val().cqn;
-                        }
-                        if self.destroys.val() {
-                            self.next.next = self.blank.val();
-                        }
                     }
-                    _ => {}
-                }
-                if self.stay.val() {
-                    self.step.d.next = Step::Open;
-                } else {
-                    self.state.d.next = self.next.val();
-                }
-            }
-            Step::Entry => {
-                self.step.d.next = Step::Judge;
-            }
-            Step::Judge => {
-                self.step.d.next = Step::Store;
-                if self.now.val().live.any() & self.ends.val() {
-                    self.step.d.next = Step::Judge;
-                    if self.room.val() {
-                        self.step.d.next = Step::Entry;
-                        self.completions.in_valid.next =
-                            self.status.val().any() | self.entry.val().signaled;
-                        self.retirements.in_valid.next = true;
-                        self.completed.d.next = !self.status.val().any();
-                        self.next.next.tail = self.now.val().tail + 1;
-                        self.next.next.live = self.now.val().live - 1;
-                        self.next.next.cause = bits::<8>(0);
-                        if self.status.val().any() & !self.now.val().failed {
-                            self.next.next.failed = true;
-                            self.failures.in_valid.next = true;
-                        }
-                        self.state.d.next = self.next.val();
+                    _ => {
+                        self.step.d.next = Step::Advance;
                     }
                 }
+            }
+            Step::Command => {
+                if self.cfg.val().op == self.create_qp.val() {
+                    self.next.next = self.empty.val();
+                    self.next.next.valid = true;
+                    self.next.next.failed =
+                        self.fields.record.val().state == self.state_error.val();
+                    self.next.next.cqn = self.fields.record.val().cqn;
+                    self.next.next.una = self.fields.record.val().psn;
+                    self.next.next.limit = self.fields.record.val().psn;
+                    self.states.write.next = true;
+                }
+                if self.restarts.val() {
+                    self.next.next.failed = false;
+                    self.next.next.live = bits::<7>(0);
+                    self.next.next.una = self.fields.record.val().psn;
+                    self.next.next.limit = self.fields.record.val().psn;
+                    self.states.write.next = true;
+                }
+                if self.cfg.val().op == self.destroy_qp.val() {
+                    self.next.next = self.empty.val();
+                    self.states.write.next = true;
+                }
+                self.served.d.next = true;
+                self.cfg_answered.d.next = true;
+                self.step.d.next = Step::Pick;
             }
             Step::Store => {
-                self.queues.write.next = true;
                 self.step.d.next = Step::Pick;
+                if self.state.q.val().valid {
+                    self.ring.write.next = true;
+                    self.next.next.live = self.state.q.val().live + self.one_7.val();
+                    self.next.next.limit = self.item.q.val().first_psn + self.item.q.val().packets;
+                    if !self.state.q.val().live.any() {
+                        self.next.next.tail = self.item.q.val().slot;
+                        // Nothing but an acknowledgement completes a message that can be sent.
+                        if self.state.q.val().failed | self.item.q.val().status.any() {
+                            self.step.d.next = Step::Check;
+                        }
+                    }
+                    self.states.write.next = true;
+                    self.state.d.next = self.next.val();
+                    self.message.d.next = self.stored.val();
+                }
+            }
+            Step::Advance => {
+                self.message.d.next = self.ring.read_data.val();
+                self.step.d.next = Step::Pick;
+                if self.state.q.val().valid & !self.state.q.val().failed {
+                    if self.advance.val() <= self.open.val() {
+                        self.next.next.una = self.news.q.val().una;
+                        self.states.write.next = true;
+                        self.state.d.next = self.next.val();
+                    }
+                    if self.state.q.val().live.any() {
+                        self.step.d.next = Step::Check;
+                    } else if self.news.q.val().status.any() {
+                        self.step.d.next = Step::Fail;
+                    }
+                }
+            }
+            Step::Check => {
+                self.outcome.d.next = bits::<8>(0);
+                self.fails.d.next = false;
+                self.step.d.next = Step::Emit;
+                if self.state.q.val().failed {
+                    self.outcome.d.next = self.flushed.val();
+                } else if self.message.q.val().status.any() {
+                    self.outcome.d.next = self.message.q.val().status;
+                    self.fails.d.next = true;
+                } else if self.reach.val() >= self.message.q.val().packets {
+                    self.outcome.d.next = bits::<8>(0);
+                } else if self.news.q.val().status.any() {
+                    self.outcome.d.next = self.news.q.val().status;
+                    self.fails.d.next = true;
+                } else {
+                    self.step.d.next = Step::Pick;
+                }
+            }
+            Step::Emit => {
+                if self.room.val() {
+                    self.completions.in_valid.next =
+                        self.message.q.val().signaled | self.outcome.q.val().any();
+                    self.retirements.in_valid.next = true;
+                    self.errors.in_valid.next = self.fails.q.val();
+                    self.pulse_completed.d.next = !self.outcome.q.val().any();
+                    self.next.next.tail = self.state.q.val().tail + self.one_6.val();
+                    self.next.next.live = self.state.q.val().live - self.one_7.val();
+                    if self.fails.q.val() {
+                        self.next.next.failed = true;
+                    }
+                    self.states.write.next = true;
+                    self.state.d.next = self.next.val();
+                    self.message.d.next = self.ring.read_data.val();
+                    self.step.d.next = Step::Check;
+                    if self.state.q.val().live == self.one_7.val() {
+                        self.step.d.next = Step::Pick;
+                        if self.news.q.val().status.any() & !self.next.val().failed {
+                            self.step.d.next = Step::Fail;
+                        }
+                    }
+                }
+            }
+            Step::Fail => {
+                if self.room.val() {
+                    self.errors.in_valid.next = true;
+                    self.next.next.failed = true;
+                    self.states.write.next = true;
+                    self.step.d.next = Step::Pick;
+                }
             }
             _ => {}
         }
-        self.failures.in_data.next = self.failure.val();
-        self.queues.write_data.next = self.next.val();
-        self.cnt_completed.next = self.completed.q.val();
+        self.states.read_addr.next = self.number.val().get_bits::<QPW>(0);
+        self.states.write_data.next = self.next.val();
+        self.read_place.next =
+            (bit_cast::<22, 16>(self.at.q.val()) << 6) | bit_cast::<22, 6>(self.read_slot.val());
+        self.ring.read_addr.next = self.read_place.val().get_bits::<RINGW>(0);
+        self.write_place.next =
+            (bit_cast::<22, 16>(self.at.q.val()) << 6) | bit_cast::<22, 6>(self.item.q.val().slot);
+        self.ring.write_addr.next = self.write_place.val().get_bits::<RINGW>(0);
+        self.ring.write_data.next = self.stored.val();
+
+        self.cnt_completed.next = self.pulse_completed.q.val();
         self.cfg_done.next = self.cfg_answered.q.val();
         self.init_done.next = self.step.q.val() != Step::Clear;
         self.busy.next = (self.step.q.val() != Step::Pick)
-            | self.launches.out_valid.val()
-            | self.news.out_valid.val()
-            | self.completions.out_valid.val()
-            | self.retirements.out_valid.val()
-            | self.failures.out_valid.val();
+            | self.launches.count.val().any()
+            | self.news_in.count.val().any()
+            | self.completions.count.val().any()
+            | self.retirements.count.val().any()
+            | self.errors.count.val().any();
     }
 }

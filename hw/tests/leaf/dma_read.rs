@@ -102,7 +102,7 @@ impl Host {
 
 /// Whether the 512-byte block fails; the same answer for the host and the checker.
 fn failing(addr: u64, percent: u32) -> bool {
-    u64::from(byte_at(addr / 512 ^ 0x5555)) * 100 / 256 < u64::from(percent)
+    u64::from(byte_at((addr / 512) ^ 0x5555)) * 100 / 256 < u64::from(percent)
 }
 
 struct Request {

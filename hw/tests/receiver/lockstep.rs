@@ -7,10 +7,10 @@ use crate::ports;
 use crate::support::{chance, encode, rng, simulated, verilated, Dut};
 use mprdma_hw::cosim::{BuildOptions, VerilatedBlock};
 use mprdma_hw::leaf::beat::bits_of_bytes;
-use mprdma_hw::verilog::{generate, ports};
 use mprdma_hw::nic::receiver::records::ReceiverState;
 use mprdma_hw::nic::receiver::ReceiverEngine;
 use mprdma_hw::nic::types::{AckCmd, CfgReq, MrAnswer, QpError, RxAction, RxEvent};
+use mprdma_hw::verilog::{generate, ports};
 use mprdma_hw::with_big_stack;
 use mprdma_model::receiver::{
     self, step, ReceiverContext, ReceiverEvent, ReceiverImage, ReceiverOutputs,

@@ -6,6 +6,14 @@ use mprdma_spec::command::{QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
 const HERE: u16 = 50_000;
 const US: u32 = 16; // ticks of 64 ns, about 1 us
 
+/// The defaults with a first window of 8 packets, which keeps the conversations short.
+fn settings() -> SenderConfig {
+    SenderConfig {
+        initial_window: 8,
+        ..SenderConfig::from_params()
+    }
+}
+
 struct Talk {
     c: SenderContext,
     env: Env,
@@ -14,7 +22,7 @@ struct Talk {
 impl Talk {
     /// A QP at `psn` that has work for `packets` packets and has sent its first window.
     fn begun(psn: u32, packets: u32) -> Self {
-        Self::with(SenderConfig::from_params(), psn, packets)
+        Self::with(settings(), psn, packets)
     }
 
     fn with(config: SenderConfig, psn: u32, packets: u32) -> Self {
@@ -72,7 +80,7 @@ fn paths(out: &SenderOutputs) -> Vec<u16> {
 #[test]
 fn start_sends_the_first_window_on_random_paths_two_per_tick() {
     let mut talk = Talk {
-        c: SenderContext::new(SenderConfig::from_params(), 0xff_fffe, 0),
+        c: SenderContext::new(settings(), 0xff_fffe, 0),
         env: Env {
             rnd: 0x8000_0000_4000_0000,
             ..Env::default()
@@ -188,7 +196,7 @@ fn rule_3_adds_a_packet_per_window_and_takes_half_a_packet_per_mark() {
 fn rule_3_stops_at_cwnd_max() {
     let config = SenderConfig {
         cwnd_max: 9,
-        ..SenderConfig::from_params()
+        ..settings()
     };
     let mut talk = Talk::with(config, 0, 100_000);
     for psn in 0..1000 {
@@ -202,7 +210,7 @@ fn rule_3_stops_at_cwnd_max() {
 fn rule_4_prunes_slow_paths() {
     let config = SenderConfig {
         delta: 4,
-        ..SenderConfig::from_params()
+        ..settings()
     };
     let mut talk = Talk::with(config, 0, 100);
     talk.ack(5, 0);
@@ -226,7 +234,7 @@ fn rule_4_prunes_slow_paths() {
 fn a_pruned_last_ack_leaves_the_burst_timer_running() {
     let config = SenderConfig {
         delta: 4,
-        ..SenderConfig::from_params()
+        ..settings()
     };
     let mut talk = Talk::with(config, 0, 100);
     for psn in 1..8 {
@@ -269,7 +277,7 @@ fn rule_5_probes_with_its_probability() {
     // A single-path QP has nowhere to probe.
     let config = SenderConfig {
         vp_count: 1,
-        ..SenderConfig::from_params()
+        ..settings()
     };
     let mut talk = Talk::with(config, 0, 100);
     talk.env.rnd = 0;
@@ -403,7 +411,7 @@ fn rto_follows_the_measured_rtt() {
 fn retry_cnt_timeouts_then_error() {
     let config = SenderConfig {
         retry_cnt: 2,
-        ..SenderConfig::from_params()
+        ..settings()
     };
     let mut talk = Talk::with(config, 5, 100);
     for _ in 0..2 {
@@ -458,7 +466,7 @@ fn error_naks_end_the_qp_with_their_status() {
 fn rnr_naks_are_waited_out_and_counted_apart() {
     let config = SenderConfig {
         rnr_retry: 1,
-        ..SenderConfig::from_params()
+        ..settings()
     };
     let mut talk = Talk::with(config, 0, 100);
     // Code 12 is 0.64 ms: 160 slow units.
@@ -513,7 +521,7 @@ fn commands_create_modify_and_destroy() {
         mask: 0,
         state: QpState::Init as u8,
         sq_psn: 42,
-        config: SenderConfig::from_params(),
+        config: settings(),
     };
     let mut talk = Talk {
         c: SenderContext::default(),
@@ -577,7 +585,7 @@ fn image_and_status_round_trip() {
         mask: 0x1f,
         state: 3,
         sq_psn: 0xab_cdef,
-        config: SenderConfig::from_params(),
+        config: settings(),
     };
     let mut bytes = [0; 128];
     image.write(&mut bytes);

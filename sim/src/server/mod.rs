@@ -15,6 +15,7 @@ use crate::card::Nic;
 use crate::scenario::Scenario;
 use crate::world::{free_run, Command, Options, World, WorldError, WorldStats};
 use control::{ask, ControlError, Link, Request};
+use mprdma_host::port::Port;
 use mprdma_spec::{config, csr};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,11 @@ impl Server {
                 path: path.clone(),
                 source,
             })?;
+            let port = Port {
+                link_gbps: Some(scenario.network.card_rate_gbps),
+                ..Port::numbered(card as u8)
+            };
+            publish(&path.with_extension("json"), &port)?;
             sockets.push(path);
         }
         let runner = std::thread::Builder::new()
@@ -108,6 +114,7 @@ impl Server {
         sockets
             .iter()
             .chain([&control])
+            .flat_map(|path| [path.clone(), path.with_extension("json")])
             .for_each(|path| drop(std::fs::remove_file(path)));
         let stats = result?;
         self.write_result(&stats)?;
@@ -136,6 +143,15 @@ impl Server {
             source,
         })
     }
+}
+
+/// Writes a card's addresses beside its socket, where the driver looks for them.
+fn publish(path: &Path, port: &Port) -> Result<(), ServerError> {
+    let text = serde_json::to_string_pretty(port).expect("addresses are plain data") + "\n";
+    std::fs::write(path, text).map_err(|source| ServerError::Path {
+        path: path.to_path_buf(),
+        source,
+    })
 }
 
 fn clear(path: &Path) -> Result<(), ServerError> {

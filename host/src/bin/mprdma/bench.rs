@@ -16,7 +16,7 @@ use crate::args::WriteBw;
 use crate::connection::{hello, meet, Patience, Session, Talk, Ticks};
 use crate::failure::Failure;
 use crate::open::Opened;
-use crate::report::Report;
+use crate::report::{out, Report};
 use crate::usage;
 
 const SERVICE: &str = "write-bw";
@@ -41,7 +41,8 @@ struct Line {
     device_seconds: f64,
     /// Bits per second over the whole run, in 1e9.
     goodput_gbps: f64,
-    /// The best tenth of the run.
+    /// The best tenth of the run. Completions wait for what was overtaken and then come together, so that this can pass
+    /// the link's rate for a moment.
     peak_gbps: f64,
     /// Messages per second, in 1e6.
     msg_rate_mpps: f64,
@@ -276,16 +277,16 @@ fn line(bytes: u64, times: &[u64], seconds: f64) -> Line {
 }
 
 fn rule() {
-    println!("{}", "-".repeat(87));
+    out!("{}", "-".repeat(87));
 }
 
 fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
     if report.is_json() {
         return;
     }
-    let setting = |left: &str, value: &str| println!(" {left:<16}: {value}");
+    let setting = |left: &str, value: &str| out!(" {left:<16}: {value}");
     rule();
-    println!("                    RDMA_Write BW Test");
+    out!("                    RDMA_Write BW Test");
     setting("Device", &args.device.device.to_string());
     setting("Number of qps", &args.qp.to_string());
     setting("Transport type", "IB");
@@ -297,12 +298,12 @@ fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
     setting("Data ex. method", "Ethernet");
     rule();
     for (qp, (number, psn)) in session.qps.iter().zip(&peer.qps) {
-        println!(
+        out!(
             " local address: QPN {:#06x} GID {}",
             qp.qp_num(),
             session.opened.gid
         );
-        println!(
+        out!(
             " remote address: QPN {number:#06x} PSN {psn:#08x} GID {}",
             session.peer(peer)
         );
@@ -313,7 +314,7 @@ fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
     } else {
         "MB/sec"
     };
-    println!(
+    out!(
         " {:<10} {:<14} {:<18} {:<21} MsgRate[Mpps]",
         "#bytes",
         "#iterations",
@@ -333,7 +334,7 @@ fn row(args: &WriteBw, line: &Line, report: &Report) {
             gbps * 1e9 / 8.0 / f64::from(1 << 20)
         }
     };
-    println!(
+    out!(
         " {:<10} {:<14} {:<18.2} {:<21.2} {:.6}",
         line.bytes,
         line.iterations,

@@ -23,7 +23,7 @@ use crate::connection::{hello, meet, Patience, Session, Talk, Ticks};
 use crate::failure::Failure;
 use crate::inspect;
 use crate::open::Opened;
-use crate::report::Report;
+use crate::report::{out, Report};
 use crate::usage;
 
 const SERVICE: &str = "file";
@@ -142,8 +142,8 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
     })?;
     report.result(&value, |value| {
         let number = |name: &str| value[name].as_f64().unwrap_or(0.0);
-        println!("{} bytes sent, SHA-256 equal: {}", value["bytes"], value["sha256"].as_str().unwrap_or(""));
-        println!(
+        out!("{} bytes sent, SHA-256 equal: {}", value["bytes"], value["sha256"].as_str().unwrap_or(""));
+        out!(
             "{:.3} Gb/s over {:.3} us of the card's time; {} retransmissions, cwnd {:.1} packets, RTT {:.1} us",
             number("goodput_gbps"),
             number("device_seconds") * 1e6,
@@ -333,15 +333,16 @@ pub fn receive(args: &RecvFile, report: &Report) -> Result<()> {
         receive_all(args, session, output, &offer, round, report)
     })?;
     report.result(&value, |value| {
-        println!(
+        out!(
             "{} bytes received into {}, SHA-256 equal: {}",
             value["bytes"],
             args.file.display(),
             value["sha256"].as_str().unwrap_or("")
         );
-        println!(
+        out!(
             "{} packets arrived ahead of a hole, {} were marked CE",
-            value["out_of_order"], value["ce_marks"]
+            value["out_of_order"],
+            value["ce_marks"]
         );
     })
 }

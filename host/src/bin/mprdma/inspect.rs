@@ -16,7 +16,7 @@ use crate::args::{Devices, OneDevice, Qp, QpAction, Stats};
 use crate::failure::Failure;
 use crate::open;
 use crate::owner::{self, ask, Request};
-use crate::report::Report;
+use crate::report::{out, Report};
 
 /// Where `mprdma-sim up` puts its sockets.
 const DEFAULT_DIRECTORY: &str = "/tmp/mprdma-sim";
@@ -74,7 +74,7 @@ pub fn devices(args: &Devices, report: &Report) -> Result<()> {
     }
     report.result(&list, |list| {
         if list.is_empty() {
-            println!("no cards found; `mprdma-sim up SCENARIO` starts simulated ones");
+            out!("no cards found; `mprdma-sim up SCENARIO` starts simulated ones");
         }
         for card in list {
             let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
@@ -82,7 +82,7 @@ pub fn devices(args: &Devices, report: &Report) -> Result<()> {
                 .holder
                 .as_ref()
                 .map_or_else(|| "free".to_owned(), |holder| format!("in use by {holder}"));
-            println!(
+            out!(
                 "{}  {}  {}  {holder}",
                 card.address,
                 or_dash(&card.mac),
@@ -169,7 +169,7 @@ pub fn info(args: &OneDevice, report: &Report) -> Result<()> {
             let text = value
                 .as_str()
                 .map_or_else(|| value.to_string(), str::to_owned);
-            println!("{name:<14} {}", if value.is_null() { "-" } else { &text });
+            out!("{name:<14} {}", if value.is_null() { "-" } else { &text });
         }
     })
 }
@@ -213,7 +213,7 @@ pub fn stats(args: &Stats, report: &Report) -> Result<()> {
     report.result(&value, |value| {
         for counter in Counter::ALL {
             if let Some(count) = value.get(counter_name(*counter)) {
-                println!(
+                out!(
                     "{:<20} {:>20}  {}",
                     counter_name(*counter),
                     count.to_string(),
@@ -256,13 +256,13 @@ pub fn qp(args: &Qp, report: &Report) -> Result<()> {
             report.result(&list, |list| {
                 let qps = list.as_array().map_or(&[][..], Vec::as_slice);
                 if qps.is_empty() {
-                    println!("no queue pairs");
+                    out!("no queue pairs");
                 } else {
-                    println!("   qpn  state  mode   mtu  dest_qpn  vp_count  sq_outstanding  rq_outstanding");
+                    out!("   qpn  state  mode   mtu  dest_qpn  vp_count  sq_outstanding  rq_outstanding");
                 }
                 for qp in qps {
                     let text = |name: &str| qp[name].as_str().map_or_else(|| qp[name].to_string(), str::to_owned);
-                    println!(
+                    out!(
                         "{:>6}  {:<5}  {:<4}  {:>4}  {:>8}  {:>8}  {:>14}  {:>14}",
                         text("qpn"),
                         text("state"),
@@ -285,7 +285,7 @@ pub fn qp(args: &Qp, report: &Report) -> Result<()> {
             })?;
             report.result(&state, |state| {
                 for (name, value) in state.as_object().into_iter().flatten() {
-                    println!(
+                    out!(
                         "{name:<12} {}",
                         value
                             .as_str()
@@ -304,12 +304,15 @@ pub fn qp(args: &Qp, report: &Report) -> Result<()> {
             let temporary = value["temporary"] == json!(true);
             value["temporary"] = json!(temporary);
             report.result(&value, |value| {
-                println!(
+                out!(
                     "QP {} made: {} {} MTU {}",
-                    value["qpn"], value["mode"], value["state"], value["path_mtu"]
+                    value["qpn"],
+                    value["mode"],
+                    value["state"],
+                    value["path_mtu"]
                 );
                 if temporary {
-                    println!("it is gone again: nobody has the card; `mprdma hold` keeps it");
+                    out!("it is gone again: nobody has the card; `mprdma hold` keeps it");
                 }
             })
         }
@@ -320,7 +323,7 @@ pub fn qp(args: &Qp, report: &Report) -> Result<()> {
                     Failure::Owner(format!("there is no QP {qpn}: nobody has the card")).into(),
                 )
             })?;
-            report.result(&gone, |gone| println!("QP {} removed", gone["qpn"]))
+            report.result(&gone, |gone| out!("QP {} removed", gone["qpn"]))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Opening a card for this process alone, with its addresses.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -110,17 +110,7 @@ pub fn port(address: &Address) -> Result<Option<Port>> {
         .and_then(|digits| digits.parse::<u8>().ok());
     Ok(number
         .filter(|number| *number < u8::MAX)
-        .map(|number| numbered(number + 1)))
-}
-
-/// Default addresses of host `host` of a simulated network.
-fn numbered(host: u8) -> Port {
-    Port {
-        mac: Mac([0x02, 0x4d, 0x52, 0, 0, host]),
-        ipv4: Some(Ipv4Addr::new(10, 0, 0, host)),
-        ipv6: Some(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())),
-        link_gbps: None,
-    }
+        .map(Port::numbered))
 }
 
 /// The peer's address for messages.

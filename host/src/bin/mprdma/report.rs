@@ -1,6 +1,7 @@
 //! Output: one JSON document on standard output with `--json`, text otherwise; progress and errors on standard error.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -8,6 +9,22 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure;
+
+/// Prints a line on standard output.
+macro_rules! out {
+    ($($text:tt)*) => { $crate::report::line(format_args!($($text)*)) };
+}
+pub(crate) use out;
+
+/// Writes a line to standard output. A reader that has seen enough, as `head` has, is no failure.
+pub fn line(text: std::fmt::Arguments<'_>) {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("mprdma: cannot write the result: {error}");
+        }
+        _ => {}
+    }
+}
 
 /// Where results go.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +44,7 @@ impl Report {
     /// Prints `value` as JSON, or what `text` makes of it.
     pub fn result<T: Serialize>(&self, value: &T, text: impl FnOnce(&T)) -> anyhow::Result<()> {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(value)?);
+            out!("{}", serde_json::to_string_pretty(value)?);
         } else {
             text(value);
         }
@@ -44,7 +61,7 @@ impl Report {
         let text = failure::text(error);
         eprintln!("mprdma: {text}");
         if self.json {
-            println!(
+            out!(
                 "{}",
                 json!({ "ok": false, "error": text, "exit_code": code })
             );

@@ -4,7 +4,7 @@ use crate::prelude::*;
 
 /// Dword `index` of `image` becomes `data` on a clock edge with `write` high. No reset: a command reads what software
 /// wrote, and software writes all that the command reads.
-#[derive(LogicBlock)]
+#[derive(LogicBlock, Default)]
 pub struct Window {
     pub clock: Signal<In, Clock>,
     pub write: Signal<In, Bit>,
@@ -12,19 +12,6 @@ pub struct Window {
     pub data: Signal<In, Bits<32>>,
     pub image: Signal<Out, Bits<1024>>,
     block_name: NameOf<Window>,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Self {
-            clock: Signal::default(),
-            write: Signal::default(),
-            index: Signal::default(),
-            data: Signal::default(),
-            image: Signal::default(),
-            block_name: NameOf::default(),
-        }
-    }
 }
 
 impl Logic for Window {

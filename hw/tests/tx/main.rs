@@ -1,0 +1,6 @@
+//! Tests of the transmit blocks: rust-hdl simulator and Verilated form against plain Rust.
+
+mod segment;
+mod sq_fetch;
+mod support;
+mod tx_complete;

@@ -1,0 +1,775 @@
+//! SqFetch: rings in a model of host memory, a memory region table, random doorbells, retirements, errors, commands.
+
+use crate::support::*;
+use mprdma_hw::leaf::beat::bits_of_bytes;
+use mprdma_hw::leaf::Beat;
+use mprdma_hw::nic::sq_fetch::SqFetch;
+use mprdma_hw::nic::types::*;
+use mprdma_hw::prelude::*;
+use mprdma_hw::with_big_stack;
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
+use mprdma_spec::descriptor::{sq_wqe, WrOpcode};
+use mprdma_spec::status::WcStatus;
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::VecDeque;
+
+const QPW: usize = 2;
+const QPS: u64 = 1 << QPW;
+const WQE: usize = sq_wqe::BYTES;
+
+crate::bench! {
+    sq_fetch, SqFetch<QPW, 3>,
+    in {
+        cfg: CfgReq, cfg_valid: bool, sq_db: Doorbell, sq_db_valid: bool, retired: Retired, retired_valid: bool,
+        qp_error: QpError, qp_error_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
+        answer_valid: bool, read_req_ready: bool, query_ready: bool, launch_ready: bool, work_ready: bool,
+    }
+    out {
+        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, read_ready: bool, answer_ready: bool,
+        read_req: DmaReadReq, read_req_valid: bool, query: MrQuery, query_valid: bool, launch: Launch,
+        launch_valid: bool, work: Work, work_valid: bool, cfg_done: bool, init_done: bool, busy: bool,
+    }
+}
+
+/// The memory region table of the test: the key says what it answers.
+fn region(query: &MrQuery) -> MrAnswer {
+    let key = query.key.to_u64();
+    MrAnswer {
+        hit: key & 3 != 3,
+        rights: Bits::default(),
+        pd: (key >> 8 & 0xffff).to_bits(),
+        iova: (query.va.to_u64() ^ 0x5500_0000_0000).to_bits(),
+    }
+}
+
+/// A send queue as its driver sees it.
+#[derive(Default)]
+struct Queue {
+    /// State that the card was last told, by command or error.
+    state: u64,
+    base: u64,
+    log2: u32,
+    mtu: u64,
+    pd: u64,
+    ring: Vec<[u8; WQE]>,
+    posted: u64,
+    /// Launched, retired: counts since creation.
+    launched: u64,
+    retired: u64,
+    next_psn: u32,
+    next_wsn: u32,
+    slot: u64,
+    open: VecDeque<u32>,
+    /// A flushed launch has been seen: from here on all are.
+    flushing: bool,
+    /// Entries of the ring that a failed read, or a good one, has brought.
+    bad: Vec<bool>,
+    good: Vec<bool>,
+}
+
+impl Queue {
+    fn size(&self) -> u64 {
+        1 << self.log2
+    }
+
+    fn packets(&self, wqe: &[u8; WQE]) -> u32 {
+        sq_wqe::LENGTH.get(wqe).div_ceil(128 << self.mtu).max(1) as u32
+    }
+
+    /// Status that the next launch should have if its read was good and the queue pair is in RTS.
+    fn status(&self, wqe: &[u8; WQE]) -> u64 {
+        let key = sq_wqe::LKEY.get(wqe);
+        let length = sq_wqe::LENGTH.get(wqe);
+        if sq_wqe::OPCODE.get(wqe) > 1 {
+            WcStatus::LocalQpOperationError as u64
+        } else if length > 1 << 31 {
+            WcStatus::LocalLengthError as u64
+        } else if length != 0 && (key & 3 == 3 || key >> 8 & 0xffff != self.pd) {
+            WcStatus::LocalProtectionError as u64
+        } else {
+            0
+        }
+    }
+}
+
+struct Read {
+    qpn: usize,
+    first: u64,
+    beats: u64,
+    next: u64,
+    failed: bool,
+    wait: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Mix {
+    /// Percentage of WQEs that cannot be sent, and of reads that fail.
+    faults: u32,
+    /// Largest message in packets, as a power of two.
+    longest: u32,
+    /// Percentage of steps with a doorbell, and with a retirement.
+    doorbells: u32,
+    retirements: u32,
+    /// One command or error in so many steps.
+    commands: u32,
+    /// Ring sizes.
+    log2: (u32, u32),
+}
+
+const CALM: Mix = Mix {
+    faults: 0,
+    longest: 4,
+    doorbells: 10,
+    retirements: 30,
+    commands: 2000,
+    log2: (1, 6),
+};
+
+fn wqe(rng: &mut ChaCha8Rng, queue: &Queue, mix: &Mix) -> [u8; WQE] {
+    let mut wqe = [0; WQE];
+    rng.fill(&mut wqe[..]);
+    let mtu = 128u64 << queue.mtu;
+    let most = (mtu << mix.longest).min(1 << 31);
+    let length = match rng.random_range(0..10) {
+        0 => 0,
+        1 => 1,
+        2 => mtu * rng.random_range(1..=1 << mix.longest.min(4)),
+        3 => mtu + 1,
+        4 => mtu - 1,
+        5 => most,
+        _ => rng.random_range(0..=most),
+    };
+    sq_wqe::OPCODE.set(&mut wqe, rng.random_range(0..2));
+    sq_wqe::LENGTH.set(&mut wqe, length.min(1 << 31));
+    sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | rng.random_range(0..3));
+    if chance(rng, mix.faults) {
+        match rng.random_range(0..5) {
+            0 => sq_wqe::OPCODE.set(&mut wqe, rng.random_range(2..256)),
+            1 => sq_wqe::LENGTH.set(&mut wqe, (1 << 31) + rng.random_range(1..1 << 31)),
+            2 => sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | 3),
+            3 => sq_wqe::LKEY.set(&mut wqe, (queue.pd ^ 1) << 8),
+            _ => {
+                sq_wqe::LKEY.set(&mut wqe, 3);
+                sq_wqe::LENGTH.set(&mut wqe, 0);
+            }
+        }
+    }
+    wqe
+}
+
+#[derive(Default, Debug)]
+struct Seen {
+    launches: u64,
+    sent: u64,
+    flushed: u64,
+    failed: u64,
+    again: u64,
+    full: u64,
+    commands: u64,
+    destroyed_in_flight: u64,
+    wraps: u64,
+}
+
+fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
+    bench: &mut B,
+    rng: &mut ChaCha8Rng,
+    steps: u64,
+    mix: Mix,
+) -> Seen {
+    bench.reset(|i| i.reset = true);
+    let mut queues: Vec<Queue> = (0..QPS).map(|_| Queue::default()).collect();
+    let mut doorbells = Source::<Doorbell>::new(80);
+    let mut retirements = Source::<Retired>::new(80);
+    let mut errors = Source::<QpError>::new(80);
+    let mut reads: VecDeque<Read> = VecDeque::new();
+    let mut answers: VecDeque<MrAnswer> = VecDeque::new();
+    let mut works: VecDeque<Work> = VecDeque::new();
+    let mut command: Option<(usize, u64, u64, Vec<u8>, bool)> = None;
+    let mut pause = 0;
+    let mut seen = Seen::default();
+    let mut stall = 0;
+    let mut step = 0u64;
+    let mut shown: Option<(Beat, bool)> = None;
+    let mut asked = false;
+    let mut idle = 0;
+    loop {
+        let ending = step >= steps;
+        step += 1;
+        if step % 600 == 0 {
+            stall = [0, 30, 85][rng.random_range(0..3)];
+            doorbells.pace = rng.random_range(20..=100);
+            retirements.pace = rng.random_range(20..=100);
+        }
+        let qpn = rng.random_range(0..QPS as usize);
+        let frozen = command.as_ref().is_some_and(|c| c.0 == qpn);
+        let queue = &mut queues[qpn];
+        let id: Bits<16> = (qpn as u64).to_bits();
+        if queue.state != 0 && !frozen {
+            let bells = doorbells.items.iter().any(|d| d.number == id);
+            if !ending && !bells && chance(rng, mix.doorbells) {
+                let room = queue.size() - (queue.posted - queue.retired);
+                let count = if chance(rng, 50) {
+                    room
+                } else {
+                    rng.random_range(0..=room.min(12))
+                };
+                for _ in 0..count {
+                    let entry = wqe(rng, queue, &mix);
+                    let at = (queue.posted % queue.size()) as usize;
+                    queue.ring[at] = entry;
+                    queue.bad[at] = false;
+                    queue.good[at] = false;
+                    queue.posted += 1;
+                }
+                let mut index = queue.posted;
+                if count == 0 && chance(rng, 20) {
+                    // More than the ring holds: must be ignored.
+                    index = queue.launched + queue.size() + 100;
+                }
+                doorbells.items.push_back(Doorbell {
+                    number: id,
+                    index: (index & 0xffff).to_bits(),
+                    arm: false,
+                });
+            }
+            let leaving = retirements.items.iter().any(|r| r.qpn == id);
+            if !leaving && !queue.open.is_empty() && (ending || chance(rng, mix.retirements)) {
+                let packets = u64::from(queue.open[0]).to_bits();
+                retirements.items.push_back(Retired { qpn: id, packets });
+            }
+            let told = errors.items.iter().any(|e| e.qpn == id);
+            if !ending && !told && rng.random_range(0..mix.commands) == 0 {
+                errors.items.push_back(QpError {
+                    qpn: id,
+                    status: 4u64.to_bits(),
+                });
+            }
+        }
+        let queue = &mut queues[qpn];
+        let on_way = doorbells.items.iter().any(|d| d.number == id)
+            || retirements.items.iter().any(|r| r.qpn == id)
+            || errors.items.iter().any(|e| e.qpn == id);
+        let rts = QpState::Rts as u64;
+        let broken = queue.state == QpState::Error as u64;
+        let due = queue.state == 0
+            || queue.state == QpState::Init as u64
+            || broken && chance(rng, 1)
+            || rng.random_range(0..mix.commands) == 0;
+        if !ending && command.is_none() && pause == 0 && !on_way && due {
+            let mut image = vec![0; qp_image::BYTES];
+            qp_image::MTU.set(&mut image, rng.random_range(1..=5));
+            qp_image::PD.set(&mut image, rng.random_range(0..1 << 16));
+            qp_image::SQ_BASE.set(
+                &mut image,
+                (qpn as u64 + 1) << 40 | rng.random_range(0..1u64 << 20) << 6,
+            );
+            qp_image::SQ_LOG2.set(
+                &mut image,
+                u64::from(rng.random_range(mix.log2.0..=mix.log2.1)),
+            );
+            qp_image::SQ_PSN.set(
+                &mut image,
+                [rng.random_range(0..1 << 24), 0xff_fff0][rng.random_range(0..2)],
+            );
+            let (op, state, mask) = if queue.state == 0 {
+                (
+                    Opcode::CreateQp,
+                    [rts, QpState::Init as u64][rng.random_range(0..2)],
+                    0,
+                )
+            } else if queue.state == QpState::Init as u64 {
+                (Opcode::ModifyQp, rts, MASK_STATE | MASK_SENDER)
+            } else {
+                [
+                    (Opcode::DestroyQp, 0, 0),
+                    (Opcode::ModifyQp, QpState::Error as u64, MASK_STATE),
+                    (Opcode::QueryQp, 0, 0xff),
+                    (Opcode::ModifyQp, rts, 0),
+                ][if broken { 0 } else { rng.random_range(0..4) }]
+            };
+            qp_image::STATE.set(&mut image, state);
+            qp_image::MASK.set(&mut image, mask);
+            let flying = reads.iter().any(|r| r.qpn == qpn);
+            seen.destroyed_in_flight += u64::from(op == Opcode::DestroyQp && flying);
+            // An error may take effect at once, a new life when the command is done.
+            if op == Opcode::CreateQp {
+                *queue = Queue {
+                    state,
+                    base: qp_image::SQ_BASE.get(&image),
+                    log2: qp_image::SQ_LOG2.get(&image) as u32,
+                    mtu: qp_image::MTU.get(&image),
+                    pd: qp_image::PD.get(&image),
+                    next_psn: qp_image::SQ_PSN.get(&image) as u32,
+                    ..Queue::default()
+                };
+                queue.ring = vec![[0; WQE]; queue.size() as usize];
+                queue.bad = vec![false; queue.size() as usize];
+                queue.good = vec![false; queue.size() as usize];
+            } else if mask & MASK_SENDER != 0 && op == Opcode::ModifyQp {
+                queue.state = state;
+                queue.next_psn = qp_image::SQ_PSN.get(&image) as u32;
+                queue.next_wsn = 0;
+            } else if mask & MASK_STATE != 0 && op == Opcode::ModifyQp {
+                queue.state = state;
+            }
+            command = Some((qpn, op as u64, mask, image, true));
+        }
+
+        let mut inputs = sq_fetch::In::default();
+        (inputs.sq_db, inputs.sq_db_valid) = doorbells.show(rng);
+        (inputs.retired, inputs.retired_valid) = retirements.show(rng);
+        (inputs.qp_error, inputs.qp_error_valid) = errors.show(rng);
+        if let Some((qpn, op, _, image, true)) = &command {
+            inputs.cfg.op = op.to_bits();
+            inputs.cfg.index = (*qpn as u64).to_bits();
+            inputs.cfg.image = bits_of_bytes(image);
+            inputs.cfg_valid = true;
+        }
+        if shown.is_none() {
+            if let Some(read) = reads.front_mut() {
+                read.wait = read.wait.saturating_sub(1);
+                if read.wait == 0 && !chance(rng, stall / 2) {
+                    let queue = &mut queues[read.qpn];
+                    let at = ((read.first + read.next) % queue.size().max(1)) as usize;
+                    let mut bytes = [0; WQE];
+                    if read.failed {
+                        rng.fill(&mut bytes[..]);
+                    } else if at < queue.ring.len() {
+                        bytes = queue.ring[at];
+                    }
+                    let last = read.next + 1 == read.beats;
+                    shown = Some((Beat::new(&bytes, last), last && read.failed));
+                }
+            }
+        }
+        if let Some((beat, failed)) = &shown {
+            inputs.read = *beat;
+            inputs.read_err = *failed;
+            inputs.read_valid = true;
+        }
+        asked |= !answers.is_empty() && !chance(rng, stall / 2);
+        if asked {
+            inputs.answer = answers[0];
+            inputs.answer_valid = true;
+        }
+        inputs.read_req_ready = !chance(rng, stall);
+        inputs.query_ready = !chance(rng, stall / 2) && answers.len() < 8;
+        inputs.launch_ready = !chance(rng, stall);
+        inputs.work_ready = !chance(rng, stall);
+        let out = bench.cycle(&inputs);
+
+        if inputs.read_valid && out.read_ready {
+            let read = &mut reads[0];
+            read.next += 1;
+            if read.next == read.beats {
+                reads.pop_front();
+            }
+            shown = None;
+        }
+        if inputs.answer_valid && out.answer_ready {
+            answers.pop_front();
+            asked = false;
+        }
+        if out.query_valid && inputs.query_ready {
+            answers.push_back(region(&out.query));
+        }
+        if out.read_req_valid && inputs.read_req_ready {
+            let (iova, length) = (out.read_req.iova.to_u64(), out.read_req.length.to_u64());
+            let qpn = (iova >> 40) as usize - 1;
+            let queue = &mut queues[qpn];
+            let first = (iova - queue.base) / WQE as u64;
+            let beats = length / WQE as u64;
+            assert!(
+                length % WQE as u64 == 0 && (1..=8).contains(&beats),
+                "step {step}: {length} bytes"
+            );
+            assert!(
+                first + beats <= queue.size(),
+                "step {step}: entries {first}+{beats} pass the end of the ring"
+            );
+            let failed = chance(rng, mix.faults / 2);
+            for at in first..first + beats {
+                let ahead = at.wrapping_sub(queue.launched) & (queue.size() - 1);
+                // Flushed launches do not wait for reads that were asked for before.
+                let posted =
+                    queue.launched + ahead < queue.posted || queue.state == QpState::Error as u64;
+                assert!(
+                    posted,
+                    "step {step}: QP {qpn} in state {} reads {first}+{beats} of {}, launched {}, posted {}",
+                    queue.state,
+                    queue.size(),
+                    queue.launched,
+                    queue.posted
+                );
+                seen.again += u64::from(queue.good[at as usize]);
+                queue.bad[at as usize] |= failed;
+                queue.good[at as usize] |= !failed;
+            }
+            let wait = if chance(rng, 10) {
+                rng.random_range(50..300)
+            } else {
+                rng.random_range(3..40)
+            };
+            reads.push_back(Read {
+                qpn,
+                first,
+                beats,
+                next: 0,
+                failed,
+                wait,
+            });
+            assert!(reads.iter().map(|r| r.beats).sum::<u64>() <= 56);
+        }
+        if let Some(p) = retirements.taken(out.retired_ready) {
+            let queue = &mut queues[p.qpn.index()];
+            queue.open.pop_front().unwrap();
+            queue.retired += 1;
+        }
+        if let Some(e) = errors.taken(out.qp_error_ready) {
+            let queue = &mut queues[e.qpn.index()];
+            queue.state = QpState::Error as u64;
+        }
+        doorbells.taken(out.sq_db_ready);
+        if out.launch_valid && inputs.launch_ready {
+            let l = out.launch;
+            let queue = &mut queues[l.qpn.index()];
+            let at = (queue.launched % queue.size()) as usize;
+            let entry = queue.ring[at];
+            let text = format!(
+                "step {step}: QP {} index {}",
+                l.qpn.to_u64(),
+                queue.launched
+            );
+            assert!(
+                queue.state == rts || queue.state == QpState::Error as u64,
+                "{text}: state {}",
+                queue.state
+            );
+            assert!(queue.launched < queue.posted, "{text}: nothing is posted");
+            assert_eq!(l.wqe_index.to_u64(), queue.launched & 0xffff, "{text}");
+            assert_eq!(l.slot.to_u64(), queue.slot, "{text}");
+            assert_eq!(l.first_psn.to_u64(), u64::from(queue.next_psn), "{text}");
+            assert!(queue.open.len() < 64, "{text}: ring of messages");
+            let status = l.status.to_u64();
+            seen.launches += 1;
+            let mut packets = 0;
+            if status == WcStatus::WorkRequestFlushed as u64 {
+                assert_eq!(queue.state, QpState::Error as u64, "{text}");
+                queue.flushing = true;
+                seen.flushed += 1;
+            } else {
+                assert!(!queue.flushing, "{text}: sent after a flush");
+                assert_eq!(
+                    l.flags.to_u64(),
+                    if status == 19 {
+                        l.flags.to_u64()
+                    } else {
+                        sq_wqe::FLAGS.get(&entry)
+                    }
+                );
+                if status == WcStatus::FatalError as u64 {
+                    assert!(queue.bad[at], "{text}: a good read failed");
+                    seen.failed += 1;
+                } else {
+                    assert!(queue.good[at], "{text}: launched from a failed read");
+                    assert_eq!(status, queue.status(&entry), "{text}");
+                    seen.failed += u64::from(status != 0);
+                    assert_eq!(l.opcode.to_u64(), sq_wqe::OPCODE.get(&entry));
+                    assert_eq!(l.length.to_u64(), sq_wqe::LENGTH.get(&entry));
+                    assert_eq!(l.imm.to_u64(), sq_wqe::IMM.get(&entry));
+                    assert_eq!(l.raddr.to_u64(), sq_wqe::RADDR.get(&entry));
+                    assert_eq!(l.rkey.to_u64(), sq_wqe::RKEY.get(&entry));
+                    assert_eq!(
+                        l.iova.to_u64(),
+                        sq_wqe::LADDR.get(&entry) ^ 0x5500_0000_0000
+                    );
+                    assert_eq!(l.mtu.to_u64(), queue.mtu);
+                }
+                if status == 0 {
+                    packets = queue.packets(&entry);
+                    let before: u32 = queue.open.iter().sum();
+                    assert!(
+                        queue.open.is_empty() || before + packets <= 1 << 23,
+                        "{text}: {before} + {packets}"
+                    );
+                    let imm = sq_wqe::OPCODE.get(&entry) == WrOpcode::RdmaWriteWithImm as u64;
+                    assert_eq!(
+                        l.wsn.to_u64(),
+                        if imm { u64::from(queue.next_wsn) } else { 0 },
+                        "{text}"
+                    );
+                    queue.next_wsn = (queue.next_wsn + u32::from(imm)) & 0xff_ffff;
+                    works.push_back(Work {
+                        qpn: l.qpn,
+                        packets: u64::from(packets).to_bits(),
+                    });
+                    seen.sent += 1;
+                }
+            }
+            assert_eq!(l.packets.to_u64(), u64::from(packets), "{text}");
+            queue.next_psn = queue.next_psn.wrapping_add(packets) & 0xff_ffff;
+            queue.slot = (queue.slot + 1) % 64;
+            queue.open.push_back(packets);
+            queue.launched += 1;
+            seen.full += u64::from(queue.open.len() == 64);
+            seen.wraps += u64::from(queue.launched % queue.size() == 0);
+        }
+        if out.work_valid && inputs.work_ready {
+            assert_eq!(Some(out.work), works.pop_front(), "step {step}");
+        }
+        pause -= i32::from(pause > 0);
+        if out.cfg_done {
+            let (qpn, op, _, _, _) = command.take().expect("an answer without a command");
+            seen.commands += 1;
+            pause = rng.random_range(2..30);
+            if op == Opcode::DestroyQp as u64 {
+                assert!(
+                    reads.is_empty() && works.is_empty(),
+                    "step {step}: destroyed with work under way"
+                );
+                queues[qpn] = Queue::default();
+            }
+        }
+        let open = |q: &Queue| {
+            q.launched != q.posted && (q.state == rts || q.state == QpState::Error as u64)
+        };
+        let finished = queues.iter().all(|q| q.open.is_empty() && !open(q));
+        idle = if ending && finished && command.is_none() && doorbells.items.is_empty() {
+            idle + 1
+        } else {
+            0
+        };
+        if idle > 100 {
+            break;
+        }
+        assert!(step < steps + 200_000, "not everything was launched");
+    }
+    assert!(reads.is_empty() && works.is_empty() && answers.is_empty());
+    assert!(!bench.cycle(&sq_fetch::In::default()).busy);
+    println!("{seen:?}");
+    seen
+}
+
+#[test]
+fn simulated() {
+    with_big_stack(|| {
+        let mix = Mix {
+            faults: 5,
+            commands: 300,
+            ..CALM
+        };
+        let seen = drive(
+            &mut sq_fetch::Simulated::new(SqFetch::default()),
+            &mut rng(1),
+            1500,
+            mix,
+        );
+        assert!(seen.launches > 50);
+    });
+}
+
+#[test]
+fn verilated() {
+    with_big_stack(|| {
+        let mixes = [
+            CALM,
+            Mix {
+                log2: (1, 2),
+                ..CALM
+            },
+            Mix {
+                faults: 6,
+                commands: 500,
+                ..CALM
+            },
+            Mix {
+                faults: 2,
+                commands: 200,
+                doorbells: 40,
+                ..CALM
+            },
+            // The ring of 64 messages fills.
+            Mix {
+                retirements: 1,
+                log2: (6, 9),
+                ..CALM
+            },
+            // The PSNs that may be outstanding run out.
+            Mix {
+                longest: 23,
+                retirements: 2,
+                log2: (3, 8),
+                ..CALM
+            },
+        ];
+        let mut seen = vec![];
+        for (seed, mix) in (2..).zip(mixes) {
+            seen.push(drive(
+                &mut sq_fetch::Verilated::new(SqFetch::default()),
+                &mut rng(seed),
+                40_000,
+                mix,
+            ));
+        }
+        assert!(
+            seen.iter().all(|s| s.sent > 500 && s.commands > 10),
+            "{seen:?}"
+        );
+        assert!(seen.iter().map(|s| s.wraps).sum::<u64>() > 500 && seen[5].again > 100);
+        assert!(seen.iter().map(|s| s.destroyed_in_flight).sum::<u64>() > 3);
+        assert!(seen[2].failed > 20 && seen[2].flushed > 20 && seen[4].full > 20);
+    });
+}
+
+/// A queue of every size, past the end of the 16-bit index: in ERROR, where a launch takes the fewest cycles.
+#[test]
+fn index_wraps() {
+    with_big_stack(|| {
+        let mut rng = rng(20);
+        let mut bench = sq_fetch::Verilated::new(SqFetch::default());
+        bench.reset(|i| i.reset = true);
+        for (log2, count) in [(1, 100), (2, 200), (5, 500), (10, 3000), (15, 70_000u64)] {
+            let mut image = vec![0; qp_image::BYTES];
+            qp_image::MTU.set(&mut image, 1);
+            qp_image::SQ_LOG2.set(&mut image, log2);
+            qp_image::STATE.set(&mut image, QpState::Error as u64);
+            let mut inputs = sq_fetch::In {
+                launch_ready: true,
+                work_ready: true,
+                ..sq_fetch::In::default()
+            };
+            inputs.cfg.op = (Opcode::CreateQp as u64).to_bits();
+            inputs.cfg.image = bits_of_bytes(&image);
+            inputs.cfg_valid = true;
+            while !bench.cycle(&inputs).cfg_done {}
+            inputs.cfg_valid = false;
+            let (mut posted, mut launched, mut retired) = (0u64, 0u64, 0u64);
+            let mut doorbells = Source::<Doorbell>::new(100);
+            let mut retirements = Source::<Retired>::new(100);
+            for cycle in 0.. {
+                assert!(cycle < 100 * count, "{launched} of {count}");
+                if retired + (1 << log2) > posted + 8 && doorbells.items.is_empty()
+                    || retired == posted
+                {
+                    posted = (retired + (1 << log2)).min(posted + 100);
+                    doorbells.items.push_back(Doorbell {
+                        index: (posted & 0xffff).to_bits(),
+                        ..Doorbell::default()
+                    });
+                }
+                (inputs.sq_db, inputs.sq_db_valid) = doorbells.show(&mut rng);
+                (inputs.retired, inputs.retired_valid) = retirements.show(&mut rng);
+                let out = bench.cycle(&inputs);
+                assert!(!out.read_req_valid && !out.work_valid);
+                doorbells.taken(out.sq_db_ready);
+                retired += u64::from(retirements.taken(out.retired_ready).is_some());
+                if out.launch_valid {
+                    assert_eq!(out.launch.wqe_index.to_u64(), launched & 0xffff);
+                    assert_eq!(out.launch.slot.to_u64(), launched % 64);
+                    assert_eq!(
+                        out.launch.status.to_u64(),
+                        WcStatus::WorkRequestFlushed as u64
+                    );
+                    launched += 1;
+                    assert!(launched <= posted);
+                    retirements.items.push_back(Retired::default());
+                }
+                if launched >= count {
+                    break;
+                }
+            }
+            inputs = sq_fetch::In {
+                launch_ready: true,
+                work_ready: true,
+                ..sq_fetch::In::default()
+            };
+            inputs.cfg.op = (Opcode::DestroyQp as u64).to_bits();
+            inputs.cfg_valid = true;
+            while !bench.cycle(&inputs).cfg_done {}
+            inputs.cfg_valid = false;
+            bench.cycle(&inputs);
+        }
+    });
+}
+
+/// At most 10 cycles per WQE, doorbells, reads and retirements included, when nothing stalls.
+#[test]
+fn pace() {
+    with_big_stack(|| {
+        let mut bench = sq_fetch::Verilated::new(SqFetch::default());
+        bench.reset(|i| i.reset = true);
+        let mut image = vec![0; qp_image::BYTES];
+        qp_image::MTU.set(&mut image, 3);
+        qp_image::SQ_LOG2.set(&mut image, 6);
+        qp_image::STATE.set(&mut image, QpState::Rts as u64);
+        let mut inputs = sq_fetch::In {
+            launch_ready: true,
+            work_ready: true,
+            read_req_ready: true,
+            query_ready: true,
+            ..sq_fetch::In::default()
+        };
+        inputs.cfg.op = (Opcode::CreateQp as u64).to_bits();
+        inputs.cfg.image = bits_of_bytes(&image);
+        inputs.cfg_valid = true;
+        while !bench.cycle(&inputs).cfg_done {}
+        inputs.cfg_valid = false;
+        let mut rng = rng(21);
+        let (mut beats, mut answers) = (VecDeque::new(), 0);
+        let mut doorbells = Source::<Doorbell>::new(100);
+        let mut retirements = Source::<Retired>::new(100);
+        let mut at: Vec<u64> = vec![];
+        doorbells.items.push_back(Doorbell {
+            index: 64u64.to_bits(),
+            ..Doorbell::default()
+        });
+        for cycle in 0..10_000 {
+            (inputs.sq_db, inputs.sq_db_valid) = doorbells.show(&mut rng);
+            (inputs.retired, inputs.retired_valid) = retirements.show(&mut rng);
+            inputs.read_valid = !beats.is_empty();
+            if let Some(last) = beats.front() {
+                inputs.read = Beat::new(&[0; WQE], *last);
+            }
+            inputs.answer_valid = answers > 0;
+            let out = bench.cycle(&inputs);
+            doorbells.taken(out.sq_db_ready);
+            retirements.taken(out.retired_ready);
+            if inputs.read_valid && out.read_ready {
+                beats.pop_front();
+            }
+            answers -= u32::from(inputs.answer_valid && out.answer_ready);
+            answers += u32::from(out.query_valid);
+            if out.read_req_valid {
+                let count = out.read_req.length.to_u64() / WQE as u64;
+                beats.extend((1..=count).map(|i| i == count));
+            }
+            if out.launch_valid {
+                at.push(cycle);
+                let packets = out.launch.packets;
+                retirements.items.push_back(Retired {
+                    packets,
+                    ..Retired::default()
+                });
+                if at.len() % 16 == 0 {
+                    doorbells.items.push_back(Doorbell {
+                        index: (48 + at.len() as u64).to_bits(),
+                        ..Doorbell::default()
+                    });
+                }
+            }
+        }
+        let cycles = at[at.len() - 1] - at[0];
+        println!("{} WQEs in {cycles} cycles", at.len());
+        assert!(at.len() as u64 * 10 > cycles && at.len() > 900);
+    });
+}
+
+#[test]
+fn lint() {
+    crate::support::lint(
+        "sq_fetch",
+        SqFetch::<QPW, 3>::default,
+        include_str!("../../src/nic/sq_fetch.rs"),
+    );
+}
