@@ -10,7 +10,8 @@ setup:
 	@scripts/setup.sh
 
 # The main job: a file crosses four paths through real RTL. `make demo FILE=path` sends your own file.
-demo: setup
+demo:
+	@scripts/setup.sh demo
 	@scripts/demo.sh $(if $(FILE),"$(FILE)")
 
 test: setup

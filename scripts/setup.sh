@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the build, the demo and the tests need on Debian 12, by package name. Quick when nothing is missing.
+# Installs what is missing on Debian 12, by package name: `setup.sh demo` what the build and the demo need, `setup.sh`
+# what the tests need too. Quick when nothing is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(make g++ clang verilator yosys iverilog tshark python3 python3-pip zlib1g-dev)
+packages=(make g++ clang verilator)
+if [[ ${1:-} != demo ]]; then
+    packages+=(yosys iverilog tshark python3 python3-pip zlib1g-dev)
+fi
 missing=()
 for package in "${packages[@]}"; do
     [[ $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) == "install ok installed" ]] || missing+=("$package")
@@ -26,6 +30,8 @@ command -v cargo >/dev/null || {
     echo "setup: cargo is missing; install Rust 1.85 or newer (rustup)" >&2
     exit 1
 }
+
+[[ ${1:-} == demo ]] && exit 0
 
 # scapy 2.7 knows the ICRC over IPv6; Debian's 2.5 does not.
 scapy=target/python
