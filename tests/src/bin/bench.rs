@@ -57,9 +57,9 @@ fn main() -> Result<()> {
         );
         speed = speed.min(result.cycles_per_second);
     }
-    let four = run("demo", &PairAttr::default(), 16, 1 << 20)?;
+    let four = run("demo", &PairAttr::default(), 64, 1 << 20)?;
     row(
-        "four 25 Gb/s paths, one QP, 1 MiB WRITEs, MTU 4096",
+        "four 25 Gb/s paths, one QP, 64 MiB, MTU 4096",
         four.steady_gbps,
         "Gb/s",
         90.0,
