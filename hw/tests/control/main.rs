@@ -5,4 +5,5 @@ mod eq_writer;
 mod lint;
 mod mr_table;
 mod registers;
+mod simulators;
 mod support;

@@ -111,3 +111,22 @@ pub fn axil_read(block: &mut VerilatedBlock, addr: u32) -> u32 {
     }
     panic!("no read response for {addr:#x}");
 }
+
+/// A small generator of inputs that look random.
+pub struct Noise(pub u64);
+
+impl Noise {
+    /// The next 44 bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 20
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+}
