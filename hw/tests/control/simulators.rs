@@ -34,7 +34,7 @@ fn mr_table() {
         let mut noise = Noise(1);
         for cycle in 0..CYCLES {
             let slot = noise.next() % 4;
-            let key = slot << 8 | noise.next() % 2;
+            let key = (slot << 8) | (noise.next() % 2);
             let fields = [
                 (mr_image::KEY, key),
                 (mr_image::VA, noise.next() % 64),

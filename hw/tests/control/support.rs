@@ -127,6 +127,6 @@ impl Noise {
 
     /// True once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
-        self.next().is_multiple_of(n)
+        self.next() % n == 0
     }
 }
