@@ -589,7 +589,7 @@ fn verilated() {
             },
             Mix {
                 faults: 2,
-                commands: 200,
+                commands: 400,
                 doorbells: 40,
                 ..CALM
             },
