@@ -510,7 +510,8 @@ impl<
         self.events.next.rx_drop_icrc = self.rx_parse.cnt_rx_drop_icrc.val();
         self.events.next.rx_drop_malformed = self.rx_parse.cnt_rx_drop_malformed.val();
         self.events.next.rx_drop_not_ours = self.rx_parse.cnt_rx_drop_not_ours.val();
-        self.events.next.rx_drop_no_qp = self.classify.cnt_no_qp.val();
+        self.events.next.rx_drop_no_qp =
+            self.classify.cnt_no_qp.val() | self.receiver.cnt_no_qp.val();
         self.events.next.rx_drop_full = self.rx_parse.cnt_rx_drop_full.val();
         self.events.next.rx_access_errors = self.receiver.cnt_access.val();
         self.events.next.rx_rnr_naks = self.receiver.cnt_rnr.val();

@@ -6,6 +6,7 @@ use crate::leaf::{Beat, Pack, SyncFifo, Unpack};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
 use mprdma_spec::descriptor::{eqe, EventType};
+use mprdma_spec::status::WcStatus;
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
 enum Step {
@@ -22,6 +23,8 @@ block! {
     ///   index); the configuration bus.
     /// - Out: `request` and `data` for the DMA write engine (one beat of 16 bytes), `irq`; `cfg_done`, `busy`.
     /// - One event per 6 cycles and its way to the bus. Each raises the EQ's vector behind its EQE.
+    ///
+    /// A `fatal` of status `WorkRequestFlushed` makes no event: software asked for ERROR, or `access` tells of the cause.
     ///
     /// Without an EQ, and when the ring is full, events are dropped: the state that they tell of stays readable.
     pub struct EqWriter {
@@ -90,6 +93,7 @@ block! {
             create_eq: Bits<4> = bits(Opcode::CreateEq as u64),
             destroy_eq: Bits<4> = bits(Opcode::DestroyEq as u64),
             qp_fatal: Bits<8> = bits(EventType::QpFatal as u64),
+            flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             qp_access: Bits<8> = bits(EventType::QpAccess as u64),
             one: Bits<16> = bits(1),
             eqe_bytes: Bits<13> = bits(eqe::BYTES as u64),
@@ -135,7 +139,8 @@ impl Logic for EqWriter {
         self.beats.reset.next = self.reset.val();
         self.interrupts.reset.next = self.reset.val();
         self.fatals.in_data.next = self.fatal.val();
-        self.fatals.in_valid.next = self.fatal_valid.val();
+        self.fatals.in_valid.next =
+            self.fatal_valid.val() & (self.fatal.val().status != self.flushed.val());
         self.fatal_ready.next = self.fatals.in_ready.val();
         self.accesses.in_data.next = self.access.val();
         self.accesses.in_valid.next = self.access_valid.val();

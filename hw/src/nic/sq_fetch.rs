@@ -694,6 +694,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                                 self.back.next = true;
                             } else if self.status.q.val().any() {
                                 self.go.next = true;
+                                self.next.next.state = self.state_error.val();
                             } else if self.state.q.val().messages.any()
                                 & (self.total.val() > self.most_packets.val())
                             {

@@ -471,10 +471,14 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 if status == WcStatus::FatalError as u64 {
                     assert!(queue.bad[at], "{text}: a good read failed");
                     seen.failed += 1;
+                    queue.state = QpState::Error as u64;
                 } else {
                     assert!(queue.good[at], "{text}: launched from a failed read");
                     assert_eq!(status, queue.status(&entry), "{text}");
                     seen.failed += u64::from(status != 0);
+                    if status != 0 {
+                        queue.state = QpState::Error as u64;
+                    }
                     assert_eq!(l.opcode.to_u64(), sq_wqe::OPCODE.get(&entry));
                     assert_eq!(l.length.to_u64(), sq_wqe::LENGTH.get(&entry));
                     assert_eq!(l.imm.to_u64(), sq_wqe::IMM.get(&entry));
@@ -585,7 +589,7 @@ fn verilated() {
             },
             Mix {
                 faults: 2,
-                commands: 200,
+                commands: 400,
                 doorbells: 40,
                 ..CALM
             },
