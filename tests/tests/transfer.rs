@@ -61,9 +61,17 @@ fn sizes_mtus_and_odd_addresses() -> Result<()> {
 }
 
 #[test]
-fn a_mebibyte_and_a_bit() -> Result<()> {
+fn large_messages_at_every_mtu() -> Result<()> {
     let rig = Rig::start("demo", 2)?;
-    cross(&rig, &PairAttr::default(), (1 << 20) + 13, (1, 7))
+    for mtu in [256, 1024, 4096] {
+        let attr = PairAttr {
+            mtu,
+            ..PairAttr::default()
+        };
+        cross(&rig, &attr, (1 << 20) + 13, (1, 7))?;
+        cross(&rig, &attr, 4 << 20, (5, 3))?;
+    }
+    Ok(())
 }
 
 #[test]
