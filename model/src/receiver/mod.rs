@@ -14,34 +14,22 @@ pub mod window;
 pub use context::{ReceiverContext, ReceiverImage};
 pub use step::step;
 
-/// MPETH flag: retransmission.
-pub const FLAG_RETX: u8 = 1 << 0;
-/// MPETH flag: packet of a synchronised message.
-pub const FLAG_SYNC: u8 = 1 << 1;
-/// MPETH flag: last packet of its message.
-pub const FLAG_TAIL: u8 = 1 << 2;
-/// MPETH flag: the receiver owes a CQE.
-pub const FLAG_COMPLETION: u8 = 1 << 3;
+pub use mprdma_spec::wire::mpaeth::{
+    FLAG_ECN_ECHO as ACK_ECN, FLAG_RETX_ECHO as ACK_RETX, FLAG_SACK_MAP as ACK_MAP,
+    FLAG_SYNC_NAK as ACK_SYNC_NAK, FLAG_WINDOW_NAK as ACK_WINDOW_NAK,
+};
+pub use mprdma_spec::wire::mpeth::{FLAG_COMPLETION, FLAG_RETX, FLAG_SYNC, FLAG_TAIL};
 
-/// MPAETH flag: the packet answered was a retransmission.
-pub const ACK_RETX: u8 = 1 << 0;
-/// MPAETH flag: the packet answered carried CE.
-pub const ACK_ECN: u8 = 1 << 1;
-/// MPAETH flag: beyond the bitmap, dropped.
-pub const ACK_WINDOW_NAK: u8 = 1 << 2;
-/// MPAETH flag: a synchronised message came too early, dropped.
-pub const ACK_SYNC_NAK: u8 = 1 << 3;
-/// MPAETH flag: a SACK map follows.
-pub const ACK_MAP: u8 = 1 << 4;
+use mprdma_spec::wire::aeth::{Nak, Syndrome};
 
 /// AETH syndrome of an ACK that sets no credit limit (IBA 9.7.7.2).
-pub const SYNDROME_ACK: u8 = 0x1f;
+pub const SYNDROME_ACK: u8 = Syndrome::ACK.byte();
 /// AETH syndrome of an RNR NAK: timer code 1, 10 us (IBA table 45).
-pub const SYNDROME_RNR: u8 = 0x21;
+pub const SYNDROME_RNR: u8 = Syndrome::Rnr(1).byte();
 /// AETH syndrome: NAK, invalid request.
-pub const SYNDROME_INVALID_REQUEST: u8 = 0x61;
+pub const SYNDROME_INVALID_REQUEST: u8 = Syndrome::Nak(Nak::InvalidRequest).byte();
 /// AETH syndrome: NAK, remote access error.
-pub const SYNDROME_REMOTE_ACCESS: u8 = 0x62;
+pub const SYNDROME_REMOTE_ACCESS: u8 = Syndrome::Nak(Nak::RemoteAccess).byte();
 
 /// Receive WQEs whose completion may wait out of order.
 pub const RECEIVE_WINDOW: u32 = 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2;

@@ -16,14 +16,10 @@ pub use step::{step, BACKOFF_MAX, WHEEL_MAX};
 
 use mprdma_spec::status::WcStatus;
 
-/// MPAETH flag: the packet answered was a retransmission.
-pub const ACK_RETX: u8 = 1 << 0;
-/// MPAETH flag: the packet answered carried a CE mark.
-pub const ACK_ECN: u8 = 1 << 1;
-/// MPAETH flag: the packet was beyond the receiver's bitmap and is dropped.
-pub const ACK_WINDOW_NAK: u8 = 1 << 2;
-/// MPAETH flag: the packet belongs to a synchronised message that came too early and is dropped.
-pub const ACK_SYNC_NAK: u8 = 1 << 3;
+pub use mprdma_spec::wire::mpaeth::{
+    FLAG_ECN_ECHO as ACK_ECN, FLAG_RETX_ECHO as ACK_RETX, FLAG_SYNC_NAK as ACK_SYNC_NAK,
+    FLAG_WINDOW_NAK as ACK_WINDOW_NAK,
+};
 
 /// An ACK or NAK that arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -9,6 +9,8 @@ use crate::nic::types::{AckCmd, CfgReq, QpError, RxAction, RxEvent};
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, QpState};
 use mprdma_spec::status::WcStatus;
+use mprdma_spec::wire::aeth::{Nak, Syndrome};
+use mprdma_spec::wire::bth::opcode;
 
 block! {
     /// Protocol section 3 for 2^`QPW` QPs with windows of `L` slots (64 or 128).
@@ -198,11 +200,11 @@ block! {
             receive_window: Bits<24> = bits(1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2),
             half_16: Bits<16> = bits(1 << 15),
             smallest_mtu: Bits<13> = bits(128),
-            op_first: Bits<5> = bits(6),
-            op_middle: Bits<5> = bits(7),
-            op_last: Bits<5> = bits(8),
-            op_last_imm: Bits<5> = bits(9),
-            op_only_imm: Bits<5> = bits(11),
+            op_first: Bits<5> = bits(operation(opcode::MP_WRITE_FIRST)),
+            op_middle: Bits<5> = bits(operation(opcode::MP_WRITE_MIDDLE)),
+            op_last: Bits<5> = bits(operation(opcode::MP_WRITE_LAST)),
+            op_last_imm: Bits<5> = bits(operation(opcode::MP_WRITE_LAST_IMM)),
+            op_only_imm: Bits<5> = bits(operation(opcode::MP_WRITE_ONLY_IMM)),
             one_slot: Bits<128> = bits(1),
             none: Bits<128> = bits(0),
             m1: Bits<128> = repeated(0x55),
@@ -212,10 +214,10 @@ block! {
             m16: Bits<128> = crate::leaf::beat::bits_of_bytes(&0x0000_ffff_0000_ffff_0000_ffff_0000_ffff_u128.to_le_bytes()),
             m32: Bits<128> = crate::leaf::beat::bits_of_bytes(&0x0000_0000_ffff_ffff_0000_0000_ffff_ffff_u128.to_le_bytes()),
             m64: Bits<128> = crate::leaf::beat::bits_of_bytes(&u128::from(u64::MAX).to_le_bytes()),
-            no_credit_limit: Bits<8> = bits(0x1f),
-            syndrome_rnr: Bits<8> = bits(0x21),
-            syndrome_invalid: Bits<8> = bits(0x61),
-            syndrome_access: Bits<8> = bits(0x62),
+            no_credit_limit: Bits<8> = bits(u64::from(Syndrome::ACK.byte())),
+            syndrome_rnr: Bits<8> = bits(u64::from(Syndrome::Rnr(1).byte())),
+            syndrome_invalid: Bits<8> = bits(u64::from(Syndrome::Nak(Nak::InvalidRequest).byte())),
+            syndrome_access: Bits<8> = bits(u64::from(Syndrome::Nak(Nak::RemoteAccess).byte())),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             access_status: Bits<8> = bits(WcStatus::RemoteAccessError as u64),
             invalid_status: Bits<8> = bits(WcStatus::RemoteInvalidRequest as u64),
@@ -237,6 +239,11 @@ block! {
             accesses: SyncFifo<QpError, 4> = SyncFifo::shallow(),
         }
     }
+}
+
+/// The operation in a BTH opcode: its low five bits.
+fn operation(opcode: u8) -> u64 {
+    u64::from(opcode & 0x1f)
 }
 
 fn repeated(byte: u8) -> Bits<128> {
