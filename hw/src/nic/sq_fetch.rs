@@ -396,6 +396,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.leaves.next = self.launches.out_valid.val() & self.launch_ready.val();
         self.granted.next.qpn = self.launches.out_data.val().qpn;
         self.granted.next.packets = self.launches.out_data.val().packets;
+        self.granted.next.sync = false;
         self.works.in_data.next = self.granted.val();
         self.works.in_valid.next = self.leaves.val() & self.launches.out_data.val().packets.any();
         self.work.next = self.works.out_data.val();

@@ -58,6 +58,57 @@ pub struct Launch {
 pub struct Work {
     pub qpn: Bits<16>,
     pub packets: Bits<24>,
+    /// The message is flagged SYNC: its first packet waits (protocol section 6). The next such message of the QP comes
+    /// only after `QpMark` told that this one began.
+    pub sync: bool,
+}
+
+/// Something happened to QP `qpn`; the stream's name says what.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct QpMark {
+    pub qpn: Bits<16>,
+}
+
+/// What one event of the sender engine did, for telemetry.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct SenderNote {
+    pub qpn: Bits<16>,
+    /// Packets sent: none, one or two, on these paths.
+    pub sent_0: bool,
+    pub sent_1: bool,
+    pub vp_0: Bits<16>,
+    pub vp_1: Bits<16>,
+    /// Why: 0 new packets, 1 retransmission of a hole, 2 retransmission in recovery on an ACK's clock,
+    /// 3 retransmission without a clock after a timeout.
+    pub cause: Bits<2>,
+    /// Packets among them that probe a random path.
+    pub probes: Bits<2>,
+    /// A valid ACK or NAK came back on `ack_vp`.
+    pub ack: bool,
+    pub ack_vp: Bits<16>,
+    pub ecn_echo: bool,
+    /// The path was slow and pruned.
+    pub prune: bool,
+    pub window_nak: bool,
+    pub sync_nak: bool,
+    pub ghost: bool,
+    pub timeout: bool,
+    pub recovery: bool,
+}
+
+/// What one packet did at the receiver engine, for telemetry.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct ReceiverNote {
+    pub qpn: Bits<16>,
+    /// Placed; `distance` packets ahead of the next in order.
+    pub accepted: bool,
+    pub distance: Bits<8>,
+    pub duplicate: bool,
+    pub out_of_window: bool,
+    pub sync_nak: bool,
+    pub rnr_nak: bool,
+    /// It was marked CE.
+    pub marked: bool,
 }
 
 /// Messages that left the launched-message ring.

@@ -314,6 +314,7 @@ impl<'a, D: Dut> Bench<'a, D> {
             Work {
                 qpn: bits(qpn.into()),
                 packets: bits(packets.into()),
+                sync: false,
             },
         );
         // The event may enter before the handshake is looked at again.

@@ -507,6 +507,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     works.push_back(Work {
                         qpn: l.qpn,
                         packets: u64::from(packets).to_bits(),
+                        sync: false,
                     });
                     seen.sent += 1;
                 }

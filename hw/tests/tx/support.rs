@@ -98,7 +98,11 @@ wire! {
     Launch {
         qpn, slot, wqe_index, opcode, flags, status, first_psn, packets, iova, raddr, rkey, length, imm, wsn, mtu
     }
-    Work { qpn, packets }
+    Work {
+        qpn,
+        packets,
+        sync: false,
+    }
     Retired { qpn, packets }
     QpError { qpn, status }
     Grant { qpn, psn, vp, retx, marker }
