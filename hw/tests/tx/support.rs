@@ -98,11 +98,7 @@ wire! {
     Launch {
         qpn, slot, wqe_index, opcode, flags, status, first_psn, packets, iova, raddr, rkey, length, imm, wsn, mtu
     }
-    Work {
-        qpn,
-        packets,
-        sync: false,
-    }
+    Work { qpn, packets, sync }
     Retired { qpn, packets }
     QpError { qpn, status }
     Grant { qpn, psn, vp, retx, marker }
