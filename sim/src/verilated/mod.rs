@@ -54,7 +54,9 @@ pub enum CoreError {
     #[error("this build has no core")]
     NoCore,
     /// The scenario asks for a core that was left out.
-    #[error("this build has no core with `card.bitmap_slots` = {slots}; build with `--features l64`")]
+    #[error(
+        "this build has no core with `card.bitmap_slots` = {slots}; build with `--features l64`"
+    )]
     NoSlots {
         /// Slots asked for.
         slots: usize,
