@@ -96,7 +96,7 @@ block! {
             registers: Registers<OBJW> = Registers::new(&config::SIM),
             sq_fetch: SqFetch<QPW, LISTW> = SqFetch::default(),
             send_regions: MrTable<MRW> = MrTable::default(),
-            sender: Sender<QPW> = Sender::default(),
+            sender: Sender<QPW, L> = Sender::default(),
             segment: Segment<QPW, RINGW> = Segment::default(),
             dma_read: DmaRead = DmaRead::default(),
             tx_build: TxBuild<QPW> = TxBuild::new(L),
@@ -327,6 +327,7 @@ impl<
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();
+        self.sender.sync_passed_ready.next = true;
         self.segment.grant.next = self.sender.grant.val();
         self.segment.grant_valid.next = self.sender.grant_valid.val();
         self.sender.grant_ready.next = self.segment.grant_ready.val();
