@@ -40,7 +40,7 @@ fn write_args(card: &mut VerilatedBlock, image: &[u8]) {
 fn finish(card: &mut VerilatedBlock) -> Status {
     for _ in 0..200 {
         let asked = card.outputs().bit("cfg_valid");
-        card.inputs().set("done", if asked { 0x3ff } else { 0 });
+        card.inputs().set("done", if asked { 0x7ff } else { 0 });
         let status = axil_read(card, csr::CMD_STATUS);
         card.inputs().set("done", 0);
         if status & csr::CMD_BUSY == 0 {
@@ -165,8 +165,6 @@ fn commands_are_checked_before_they_act() {
         (qp_image::STATE, 5),
         (qp_image::MTU, 0),
         (qp_image::MTU, 6),
-        (qp_image::HOLE_REPAIR, 1),
-        (qp_image::VP_RECYCLE, 1),
         (qp_image::SQ_LOG2, 0),
         (qp_image::SQ_BASE, 0x4020),
         (qp_image::RQ_BASE, 0x8008),
@@ -281,7 +279,7 @@ fn destroy_qp_waits_for_both_markers() {
     write_args(&mut card, &qp(7));
     axil_write(&mut card, csr::CMD_OPCODE, Opcode::DestroyQp as u32);
     run(&mut card, 20);
-    card.inputs().set("done", 0x3ff);
+    card.inputs().set("done", 0x7ff);
     run(&mut card, 1);
     card.inputs().set("done", 0);
     for marker in ["rx_marker", "tx_marker"] {
@@ -471,7 +469,7 @@ fn simulator_and_verilog_agree() {
                     b.s_axil_arvalid.next = true;
                     b.s_axil_rready.next = r & 4 == 4;
                     b.tx_bytes.next = bits(r >> 11 & 0x3f);
-                    b.done.next = bits(r >> 9 & 0x3ff);
+                    b.done.next = bits(r >> 9 & 0x7ff);
                     b.sq_db_ready.next = r & 8 == 8;
                 })
                 .expect("a cycle");
