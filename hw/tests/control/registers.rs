@@ -6,7 +6,7 @@ use mprdma_hw::nic::control::Registers;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
 use mprdma_spec::command::{
-    cq_image, eq_image, mr_image, qp_image, Opcode, Status, MASK_MULTIPATH,
+    cq_image, eq_image, mr_image, qp_image, trace_request, Opcode, Status, MASK_MULTIPATH,
 };
 use mprdma_spec::counter::Counter;
 use mprdma_spec::{config, csr};
@@ -130,7 +130,7 @@ fn commands_are_checked_before_they_act() {
         5,
         "arguments read back"
     );
-    assert_eq!(command(&mut card, 11, &args), Status::BadOpcode);
+    assert_eq!(command(&mut card, 14, &args), Status::BadOpcode);
     assert_eq!(command(&mut card, 255, &args), Status::BadOpcode);
     assert_eq!(
         command(&mut card, Opcode::CreateQp as u32, &args),
@@ -226,6 +226,51 @@ fn commands_are_checked_before_they_act() {
         Status::BadArgument,
         "vector 8 of 8"
     );
+}
+
+/// Both extensions may be switched on, and telemetry is read through the same window as the state.
+#[test]
+fn telemetry_answers_its_own_commands() {
+    let mut card = start();
+    assert_eq!(
+        command(&mut card, Opcode::CreateCq as u32, &cq(3)),
+        Status::Ok
+    );
+    let mut args = qp(6);
+    for opcode in [Opcode::QueryQpStats, Opcode::TraceQp, Opcode::ReadTrace] {
+        let status = command(&mut card, opcode as u32, &args);
+        assert_eq!(status, Status::Missing, "{opcode:?} without a QP");
+    }
+    qp_image::HOLE_REPAIR.set(&mut args, 1);
+    qp_image::VP_RECYCLE.set(&mut args, 1);
+    assert_eq!(
+        command(&mut card, Opcode::CreateQp as u32, &args),
+        Status::Ok
+    );
+    let (sender, receiver, telemetry) = ([0x11; 64], [0x22; 64], [0x33; 128]);
+    card.inputs().set_bytes("sender_status", &sender);
+    card.inputs().set_bytes("receiver_status", &receiver);
+    card.inputs().set_bytes("telemetry", &telemetry);
+    for (opcode, group, status, first, last) in [
+        (Opcode::QueryQp, 0, Status::Ok, 0x11, 0x22),
+        (Opcode::QueryQpStats, 0, Status::Ok, 0x33, 0x33),
+        (Opcode::QueryQp, 0, Status::Ok, 0x11, 0x22),
+        (Opcode::TraceQp, 0, Status::Ok, 0x33, 0x33),
+        (Opcode::ReadTrace, 16, Status::Ok, 0x33, 0x33),
+        (Opcode::ReadTrace, 17, Status::BadArgument, 0x33, 0x33),
+    ] {
+        let mut image = [0; trace_request::BYTES];
+        trace_request::QPN.set(&mut image, 6);
+        trace_request::GROUP.set(&mut image, group);
+        assert_eq!(
+            command(&mut card, opcode as u32, &image),
+            status,
+            "{opcode:?}"
+        );
+        let dword = |byte: u32| byte * 0x0101_0101;
+        assert_eq!(axil_read(&mut card, csr::CMD_RESULT), dword(first));
+        assert_eq!(axil_read(&mut card, csr::CMD_RESULT + 124), dword(last));
+    }
 }
 
 #[test]

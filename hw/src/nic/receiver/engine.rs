@@ -270,7 +270,8 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             event_1, event_2, event_3, event_4, event_5, event_6, event_7, state_2, state_3,
             state_4, state_5, state_6, state_7, hi_2, lo_2, hi_3, lo_3, hi_4, lo_4, hi_5, lo_5,
             hi_6, lo_6, hi_7, lo_7, dist_2, cond_3, slot_3, verdict_4, verdict_5, verdict_6,
-            verdict_7, run_5, stop_5, run_6, tails_6, dues_6, run_7, tails_7, dues_7, status, noted, last_note
+            verdict_7, run_5, stop_5, run_6, tails_6, dues_6, run_7, tails_7, dues_7, status,
+            noted, last_note
         );
         clock!(self, clock, states, plane_hi, plane_lo, events, actions, errors, accesses);
         self.events.reset.next = self.reset.val();

@@ -39,7 +39,7 @@ block! {
         reg {
             asked: Bit,
             on_stats: Bit,
-            on_begin: Bit,
+            on_restart: Bit,
             on_fetch: Bit,
             clear: Bit,
             sender_done: Bit,
@@ -67,8 +67,17 @@ impl<const QPW: usize> Logic for Telemetry<QPW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, asked, on_stats, on_begin, on_fetch, clear, sender_done, receiver_done,
-            finished, shows_trace
+            self,
+            clock,
+            asked,
+            on_stats,
+            on_restart,
+            on_fetch,
+            clear,
+            sender_done,
+            receiver_done,
+            finished,
+            shows_trace
         );
         clock!(self, clock, sender_stats, receiver_stats, trace);
         self.sender_stats.reset.next = self.reset.val();
@@ -92,7 +101,7 @@ impl<const QPW: usize> Logic for Telemetry<QPW> {
         } else if !self.asked.q.val() {
             self.asked.d.next = true;
             self.on_stats.d.next = self.creates.val() | self.queries.val();
-            self.on_begin.d.next = self.traces.val();
+            self.on_restart.d.next = self.traces.val();
             self.on_fetch.d.next = self.reads.val();
             self.clear.d.next = self.creates.val();
             self.sender_done.d.next = false;
@@ -103,10 +112,8 @@ impl<const QPW: usize> Logic for Telemetry<QPW> {
             if self.reads.val() {
                 self.shows_trace.d.next = true;
             }
-            self.finished.d.next = !self.creates.val()
-                & !self.queries.val()
-                & !self.traces.val()
-                & !self.reads.val();
+            self.finished.d.next =
+                !self.creates.val() & !self.queries.val() & !self.traces.val() & !self.reads.val();
         }
 
         comment!("the records of a QP");
@@ -126,14 +133,14 @@ impl<const QPW: usize> Logic for Telemetry<QPW> {
             self.on_stats.q.val() & self.sender_done.q.val() & self.receiver_done.q.val();
 
         comment!("the trace");
-        self.trace.begin.next = self.on_begin.q.val();
+        self.trace.restart.next = self.on_restart.q.val();
         self.trace.fetch.next = self.on_fetch.q.val();
         self.trace.qpn.next = self.cfg.val().index.get_bits::<16>(0);
         self.trace.image.next = self.cfg.val().image;
 
         if self.both.val() | self.trace.done.val() {
             self.on_stats.d.next = false;
-            self.on_begin.d.next = false;
+            self.on_restart.d.next = false;
             self.on_fetch.d.next = false;
             self.finished.d.next = true;
         }
@@ -144,8 +151,7 @@ impl<const QPW: usize> Logic for Telemetry<QPW> {
         if self.shows_trace.q.val() {
             self.cfg_result.next = self.trace.result.val();
         }
-        self.busy.next = self.sender_stats.busy.val()
-            | self.receiver_stats.busy.val()
-            | self.trace.busy.val();
+        self.busy.next =
+            self.sender_stats.busy.val() | self.receiver_stats.busy.val() | self.trace.busy.val();
     }
 }

@@ -54,8 +54,8 @@ block! {
             take: Bit,
             wiped: Bit,
             bucket: Bits<8>,
-            old: ReceiverTally,
-            new: ReceiverTally,
+            present: ReceiverTally,
+            changed: ReceiverTally,
         }
         reg {
             served: Bit,
@@ -75,7 +75,7 @@ block! {
             bucket_2: Bits<8>,
             entry_3: Bits<QPW>,
             entry_4: Bits<QPW>,
-            new_3: ReceiverTally,
+            changed_3: ReceiverTally,
             shown: ReceiverTally,
         }
         konst {
@@ -92,7 +92,7 @@ impl<const QPW: usize> Logic for ReceiverStats<QPW> {
     fn update(&mut self) {
         dff_setup!(
             self, clock, served, valid_1, valid_2, valid_3, answered, wiped_3, wiped_4, asked_1,
-            asked_2, writes_3, note_1, note_2, bucket_2, entry_3, entry_4, new_3, shown
+            asked_2, writes_3, note_1, note_2, bucket_2, entry_3, entry_4, changed_3, shown
         );
         clock!(self, clock, tallies);
 
@@ -148,55 +148,55 @@ impl<const QPW: usize> Logic for ReceiverStats<QPW> {
             & (self.entry_3.q.val() == self.note_2.q.val().qpn.get_bits::<QPW>(0)))
             | (self.wiped_4.q.val()
                 & (self.entry_4.q.val() == self.note_2.q.val().qpn.get_bits::<QPW>(0)));
-        self.old.next = self.tallies.read_data.val();
+        self.present.next = self.tallies.read_data.val();
         if self.wiped.val() {
-            self.old.next = self.nothing.val();
+            self.present.next = self.nothing.val();
         }
-        self.new.next.accepted =
-            self.old.val().accepted + bit_cast::<32, 1>(self.note_2.q.val().accepted.into());
-        self.new.next.duplicates =
-            self.old.val().duplicates + bit_cast::<32, 1>(self.note_2.q.val().duplicate.into());
-        self.new.next.out_of_window = self.old.val().out_of_window
+        self.changed.next.accepted =
+            self.present.val().accepted + bit_cast::<32, 1>(self.note_2.q.val().accepted.into());
+        self.changed.next.duplicates =
+            self.present.val().duplicates + bit_cast::<32, 1>(self.note_2.q.val().duplicate.into());
+        self.changed.next.out_of_window = self.present.val().out_of_window
             + bit_cast::<32, 1>(self.note_2.q.val().out_of_window.into());
-        self.new.next.sync_naks =
-            self.old.val().sync_naks + bit_cast::<32, 1>(self.note_2.q.val().sync_nak.into());
-        self.new.next.rnr_naks =
-            self.old.val().rnr_naks + bit_cast::<32, 1>(self.note_2.q.val().rnr_nak.into());
-        self.new.next.ce_marks =
-            self.old.val().ce_marks + bit_cast::<32, 1>(self.note_2.q.val().marked.into());
-        self.new.next.distance_0 =
-            self.old.val().distance_0 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(0));
-        self.new.next.distance_1 =
-            self.old.val().distance_1 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(1));
-        self.new.next.distance_2 =
-            self.old.val().distance_2 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(2));
-        self.new.next.distance_4 =
-            self.old.val().distance_4 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(3));
-        self.new.next.distance_8 =
-            self.old.val().distance_8 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(4));
-        self.new.next.distance_16 =
-            self.old.val().distance_16 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(5));
-        self.new.next.distance_32 =
-            self.old.val().distance_32 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(6));
-        self.new.next.distance_64 =
-            self.old.val().distance_64 + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(7));
+        self.changed.next.sync_naks =
+            self.present.val().sync_naks + bit_cast::<32, 1>(self.note_2.q.val().sync_nak.into());
+        self.changed.next.rnr_naks =
+            self.present.val().rnr_naks + bit_cast::<32, 1>(self.note_2.q.val().rnr_nak.into());
+        self.changed.next.ce_marks =
+            self.present.val().ce_marks + bit_cast::<32, 1>(self.note_2.q.val().marked.into());
+        self.changed.next.distance_0 = self.present.val().distance_0
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(0));
+        self.changed.next.distance_1 = self.present.val().distance_1
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(1));
+        self.changed.next.distance_2 = self.present.val().distance_2
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(2));
+        self.changed.next.distance_4 = self.present.val().distance_4
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(3));
+        self.changed.next.distance_8 = self.present.val().distance_8
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(4));
+        self.changed.next.distance_16 = self.present.val().distance_16
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(5));
+        self.changed.next.distance_32 = self.present.val().distance_32
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(6));
+        self.changed.next.distance_64 = self.present.val().distance_64
+            + bit_cast::<32, 1>(self.bucket_2.q.val().get_bits::<1>(7));
         if self.asked_2.q.val() {
-            self.new.next = self.nothing.val();
+            self.changed.next = self.nothing.val();
         }
-        self.new_3.d.next = self.new.val();
+        self.changed_3.d.next = self.changed.val();
         self.entry_3.d.next = self.note_2.q.val().qpn.get_bits::<QPW>(0);
         self.valid_3.d.next = self.valid_2.q.val();
         self.writes_3.d.next = !self.asked_2.q.val() | self.clear.val();
         self.wiped_3.d.next = self.valid_2.q.val() & self.asked_2.q.val() & self.clear.val();
         self.answered.d.next = self.valid_2.q.val() & self.asked_2.q.val();
         if self.valid_2.q.val() & self.asked_2.q.val() {
-            self.shown.d.next = self.old.val();
+            self.shown.d.next = self.present.val();
         }
 
         comment!("S3: write");
         self.tallies.write.next = self.valid_3.q.val() & self.writes_3.q.val();
         self.tallies.write_addr.next = self.entry_3.q.val();
-        self.tallies.write_data.next = self.new_3.q.val();
+        self.tallies.write_data.next = self.changed_3.q.val();
         self.wiped_4.d.next = self.wiped_3.q.val();
         self.entry_4.d.next = self.entry_3.q.val();
 

@@ -53,8 +53,8 @@ block! {
         local {
             take: Bit,
             wiped: Bit,
-            old: SenderTally,
-            new: SenderTally,
+            present: SenderTally,
+            changed: SenderTally,
             sent: Bits<32>,
             switch_0: Bit,
             switch_1: Bit,
@@ -76,7 +76,7 @@ block! {
             note_2: SenderNote,
             entry_3: Bits<QPW>,
             entry_4: Bits<QPW>,
-            new_3: SenderTally,
+            changed_3: SenderTally,
             shown: SenderTally,
         }
         konst {
@@ -96,7 +96,7 @@ impl<const QPW: usize> Logic for SenderStats<QPW> {
     fn update(&mut self) {
         dff_setup!(
             self, clock, served, valid_1, valid_2, valid_3, answered, wiped_3, wiped_4, asked_1,
-            asked_2, writes_3, note_1, note_2, entry_3, entry_4, new_3, shown
+            asked_2, writes_3, note_1, note_2, entry_3, entry_4, changed_3, shown
         );
         clock!(self, clock, tallies);
 
@@ -126,76 +126,76 @@ impl<const QPW: usize> Logic for SenderStats<QPW> {
             & (self.entry_3.q.val() == self.note_2.q.val().qpn.get_bits::<QPW>(0)))
             | (self.wiped_4.q.val()
                 & (self.entry_4.q.val() == self.note_2.q.val().qpn.get_bits::<QPW>(0)));
-        self.old.next = self.tallies.read_data.val();
+        self.present.next = self.tallies.read_data.val();
         if self.wiped.val() {
-            self.old.next = self.nothing.val();
+            self.present.next = self.nothing.val();
         }
         self.sent.next = bit_cast::<32, 1>(self.note_2.q.val().sent_0.into())
             + bit_cast::<32, 1>(self.note_2.q.val().sent_1.into());
         self.switch_0.next = self.note_2.q.val().sent_0
-            & self.old.val().started
-            & (self.note_2.q.val().vp_0 != self.old.val().last_vp);
+            & self.present.val().started
+            & (self.note_2.q.val().vp_0 != self.present.val().last_vp);
         self.switch_1.next = self.note_2.q.val().sent_1
             & ((self.note_2.q.val().sent_0
                 & (self.note_2.q.val().vp_1 != self.note_2.q.val().vp_0))
                 | (!self.note_2.q.val().sent_0
-                    & self.old.val().started
-                    & (self.note_2.q.val().vp_1 != self.old.val().last_vp)));
-        self.new.next = self.old.val();
-        self.new.next.sent = self.old.val().sent + self.sent.val();
+                    & self.present.val().started
+                    & (self.note_2.q.val().vp_1 != self.present.val().last_vp)));
+        self.changed.next = self.present.val();
+        self.changed.next.sent = self.present.val().sent + self.sent.val();
         if self.note_2.q.val().cause == self.hole.val() {
-            self.new.next.retx_hole = self.old.val().retx_hole + self.sent.val();
+            self.changed.next.retx_hole = self.present.val().retx_hole + self.sent.val();
         }
         if self.note_2.q.val().cause == self.recovery.val() {
-            self.new.next.retx_recovery = self.old.val().retx_recovery + self.sent.val();
+            self.changed.next.retx_recovery = self.present.val().retx_recovery + self.sent.val();
         }
         if self.note_2.q.val().cause == self.timeout.val() {
-            self.new.next.retx_timeout = self.old.val().retx_timeout + self.sent.val();
+            self.changed.next.retx_timeout = self.present.val().retx_timeout + self.sent.val();
         }
-        self.new.next.path_switches = self.old.val().path_switches
+        self.changed.next.path_switches = self.present.val().path_switches
             + bit_cast::<32, 1>(self.switch_0.val().into())
             + bit_cast::<32, 1>(self.switch_1.val().into());
-        self.new.next.prunes =
-            self.old.val().prunes + bit_cast::<32, 1>(self.note_2.q.val().prune.into());
-        self.new.next.probes =
-            self.old.val().probes + bit_cast::<32, 2>(self.note_2.q.val().probes);
-        self.new.next.ecn_echoes =
-            self.old.val().ecn_echoes + bit_cast::<32, 1>(self.note_2.q.val().ecn_echo.into());
-        self.new.next.window_naks =
-            self.old.val().window_naks + bit_cast::<32, 1>(self.note_2.q.val().window_nak.into());
-        self.new.next.sync_naks =
-            self.old.val().sync_naks + bit_cast::<32, 1>(self.note_2.q.val().sync_nak.into());
-        self.new.next.ghosts =
-            self.old.val().ghosts + bit_cast::<32, 1>(self.note_2.q.val().ghost.into());
-        self.new.next.timeouts =
-            self.old.val().timeouts + bit_cast::<32, 1>(self.note_2.q.val().timeout.into());
-        self.new.next.recoveries =
-            self.old.val().recoveries + bit_cast::<32, 1>(self.note_2.q.val().recovery.into());
+        self.changed.next.prunes =
+            self.present.val().prunes + bit_cast::<32, 1>(self.note_2.q.val().prune.into());
+        self.changed.next.probes =
+            self.present.val().probes + bit_cast::<32, 2>(self.note_2.q.val().probes);
+        self.changed.next.ecn_echoes =
+            self.present.val().ecn_echoes + bit_cast::<32, 1>(self.note_2.q.val().ecn_echo.into());
+        self.changed.next.window_naks = self.present.val().window_naks
+            + bit_cast::<32, 1>(self.note_2.q.val().window_nak.into());
+        self.changed.next.sync_naks =
+            self.present.val().sync_naks + bit_cast::<32, 1>(self.note_2.q.val().sync_nak.into());
+        self.changed.next.ghosts =
+            self.present.val().ghosts + bit_cast::<32, 1>(self.note_2.q.val().ghost.into());
+        self.changed.next.timeouts =
+            self.present.val().timeouts + bit_cast::<32, 1>(self.note_2.q.val().timeout.into());
+        self.changed.next.recoveries =
+            self.present.val().recoveries + bit_cast::<32, 1>(self.note_2.q.val().recovery.into());
         if self.note_2.q.val().sent_0 {
-            self.new.next.last_vp = self.note_2.q.val().vp_0;
-            self.new.next.started = true;
+            self.changed.next.last_vp = self.note_2.q.val().vp_0;
+            self.changed.next.started = true;
         }
         if self.note_2.q.val().sent_1 {
-            self.new.next.last_vp = self.note_2.q.val().vp_1;
-            self.new.next.started = true;
+            self.changed.next.last_vp = self.note_2.q.val().vp_1;
+            self.changed.next.started = true;
         }
         if self.asked_2.q.val() {
-            self.new.next = self.nothing.val();
+            self.changed.next = self.nothing.val();
         }
-        self.new_3.d.next = self.new.val();
+        self.changed_3.d.next = self.changed.val();
         self.entry_3.d.next = self.note_2.q.val().qpn.get_bits::<QPW>(0);
         self.valid_3.d.next = self.valid_2.q.val();
         self.writes_3.d.next = !self.asked_2.q.val() | self.clear.val();
         self.wiped_3.d.next = self.valid_2.q.val() & self.asked_2.q.val() & self.clear.val();
         self.answered.d.next = self.valid_2.q.val() & self.asked_2.q.val();
         if self.valid_2.q.val() & self.asked_2.q.val() {
-            self.shown.d.next = self.old.val();
+            self.shown.d.next = self.present.val();
         }
 
         comment!("S3: write");
         self.tallies.write.next = self.valid_3.q.val() & self.writes_3.q.val();
         self.tallies.write_addr.next = self.entry_3.q.val();
-        self.tallies.write_data.next = self.new_3.q.val();
+        self.tallies.write_data.next = self.changed_3.q.val();
         self.wiped_4.d.next = self.wiped_3.q.val();
         self.entry_4.d.next = self.entry_3.q.val();
 

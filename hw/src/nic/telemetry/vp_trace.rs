@@ -47,11 +47,11 @@ enum Job {
 block! {
     /// Counts on 64 virtual paths of one QP; the paths beyond are counted together in record 64.
     ///
-    /// - In: `note`, two of one QP at least 8 cycles apart; `begin` with `qpn` and `image` (`trace_request`): clears all
+    /// - In: `note`, two of one QP at least 8 cycles apart; `restart` with `qpn` and `image` (`trace_request`): clears all
     ///   records and traces that QP from then on; `fetch` with `image`: collects the four records of a group. Both are
     ///   held until `done`.
     /// - Out: `done`, a pulse; `result` (`trace_records`), valid from then until the next `fetch`; `busy`.
-    /// - A note takes 6 cycles: read and write for its ACK's path, and for each of two packets. `begin` takes 130
+    /// - A note takes 6 cycles: read and write for its ACK's path, and for each of two packets. `restart` takes 130
     ///   cycles, `fetch` at most 16.
     pub struct VpTrace {
         in {
@@ -59,7 +59,7 @@ block! {
             reset: Bit,
             note: SenderNote,
             note_valid: Bit,
-            begin: Bit,
+            restart: Bit,
             fetch: Bit,
             qpn: Bits<16>,
             image: Bits<1024>,
@@ -73,8 +73,8 @@ block! {
             path: Bits<16>,
             ahead: Bits<16>,
             place: Bits<7>,
-            old: VpTally,
-            new: VpTally,
+            present: VpTally,
+            changed: VpTally,
             word: Bits<160>,
             seen: Bit,
             collect: Bit,
@@ -122,11 +122,11 @@ impl Logic for VpTrace {
 
         comment!("commands");
         self.finished.d.next = false;
-        if !self.begin.val() & !self.fetch.val() {
+        if !self.restart.val() & !self.fetch.val() {
             self.served.d.next = false;
         } else if !self.served.q.val() {
             self.served.d.next = true;
-            if self.begin.val() {
+            if self.restart.val() {
                 self.active.d.next = false;
                 self.clearing.d.next = true;
                 self.at.d.next = bits::<7>(0);
@@ -180,20 +180,20 @@ impl Logic for VpTrace {
         if self.ahead.val() < self.tracked.val() {
             self.place.next = bit_cast::<7, 6>(self.ahead.val().get_bits::<6>(0));
         }
-        self.old.next = self.tallies.read_data.val();
-        self.new.next = self.old.val();
+        self.present.next = self.tallies.read_data.val();
+        self.changed.next = self.present.val();
         self.tallies.write.next = false;
         self.tallies.write_addr.next = self.place.val();
         if self.job.q.val() == Job::WriteAck {
             self.tallies.write.next = self.noted.q.val().ack;
-            self.new.next.acked = self.old.val().acked + 1;
-            self.new.next.ecn_marked = self.old.val().ecn_marked
+            self.changed.next.acked = self.present.val().acked + 1;
+            self.changed.next.ecn_marked = self.present.val().ecn_marked
                 + bit_cast::<32, 1>(self.noted.q.val().ecn_echo.into());
-            self.new.next.pruned =
-                self.old.val().pruned + bit_cast::<32, 1>(self.noted.q.val().prune.into());
+            self.changed.next.pruned =
+                self.present.val().pruned + bit_cast::<32, 1>(self.noted.q.val().prune.into());
         } else {
-            self.new.next.sent = self.old.val().sent + 1;
-            self.new.next.retransmitted = self.old.val().retransmitted
+            self.changed.next.sent = self.present.val().sent + 1;
+            self.changed.next.retransmitted = self.present.val().retransmitted
                 + bit_cast::<32, 1>(self.noted.q.val().cause.any().into());
             if self.job.q.val() == Job::WriteFirst {
                 self.tallies.write.next = self.noted.q.val().sent_0;
@@ -202,7 +202,7 @@ impl Logic for VpTrace {
                 self.tallies.write.next = self.noted.q.val().sent_1;
             }
         }
-        self.tallies.write_data.next = self.new.val();
+        self.tallies.write_data.next = self.changed.val();
 
         comment!("the read port is a question's while no job reads");
         self.tallies.read.next = true;
