@@ -327,6 +327,10 @@ impl<
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();
+        self.sq_fetch.sync_passed.next.qpn = self.sq_fetch.work.val().qpn;
+        self.sq_fetch.sync_passed_valid.next = self.sq_fetch.work_valid.val()
+            & self.sender.work_ready.val()
+            & self.sq_fetch.work.val().sync;
         self.segment.grant.next = self.sender.grant.val();
         self.segment.grant_valid.next = self.sender.grant_valid.val();
         self.sender.grant_ready.next = self.segment.grant_ready.val();
