@@ -416,7 +416,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
     assert!(!bench.cycle(&segment::In::default()).busy);
     println!("{packets} packets ({markers} markers), {dropped} stale, {full} times full, {commands} commands, {beyond} long");
     assert!(packets > steps / 200 && dropped > 0);
-    assert!(steps < 10_000 || (full > 0 && commands > 20 && markers > 0 && beyond > 5));
+    assert!(steps < 10_000 || (full > 0 && commands > 20 && markers > 0 && beyond > 0));
 }
 
 #[test]
