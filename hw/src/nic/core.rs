@@ -342,7 +342,9 @@ impl<
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();
-        self.sender.sync_passed_ready.next = true;
+        self.sq_fetch.sync_passed.next = self.sender.sync_passed.val();
+        self.sq_fetch.sync_passed_valid.next = self.sender.sync_passed_valid.val();
+        self.sender.sync_passed_ready.next = self.sq_fetch.sync_passed_ready.val();
         self.segment.grant.next = self.sender.grant.val();
         self.segment.grant_valid.next = self.sender.grant_valid.val();
         self.sender.grant_ready.next = self.segment.grant_ready.val();
