@@ -14,8 +14,7 @@ fn run(name: &str, attr: &PairAttr, messages: usize, size: usize) -> Result<Stre
         &scenario(name)?,
         &Options {
             seed: 1,
-            threads: 0,
-            pcap: None,
+            ..Options::default()
         },
     )?;
     stream(&rig, attr, messages, size, 16)
