@@ -10,7 +10,7 @@ use crate::time::{Ps, Rate, FCS, GAP, PREAMBLE};
 pub(super) struct Port {
     rate: Rate,
     /// When the next frame may start, and when the last one has arrived.
-    pub(super) free_at: Ps,
+    free_at: Ps,
     arrived_at: Ps,
     pub(super) sent: Vec<Sent>,
     pub(super) seen: Option<Vec<Seen>>,
@@ -26,11 +26,21 @@ impl Port {
             seen: None,
         }
     }
+
+    /// When everything has left.
+    pub(super) fn free_at(&self) -> Ps {
+        self.free_at
+    }
+
+    /// When no more than so many bytes are left to send.
+    pub(super) fn time_for(&self, bytes: u64) -> Ps {
+        self.free_at.saturating_sub(self.rate.time(bytes))
+    }
 }
 
 impl StandIn {
-    /// Sends a frame, not before `ready`. Says when its first bit leaves.
-    pub(super) fn transmit(&mut self, ready: Ps, mut frame: Vec<u8>) -> Ps {
+    /// Sends a frame, not before `ready`.
+    pub(super) fn transmit(&mut self, ready: Ps, mut frame: Vec<u8>) {
         let port = &mut self.port;
         if frame.len() < MIN_FRAME {
             frame.resize(MIN_FRAME, 0);
@@ -50,7 +60,6 @@ impl StandIn {
             });
         }
         port.sent.push(Sent { start, end, frame });
-        start
     }
 
     /// A frame begins. One that faults put on top of another comes behind it.

@@ -49,8 +49,8 @@ pub(super) const READS: usize = 8;
 pub(super) const TAGS: u64 = 64;
 /// Bytes of a block that no read crosses.
 pub(super) const BLOCK: u64 = 512;
-/// Frames that are built before they go on the wire.
-pub(super) const FRAMES: usize = 2;
+/// Beats of built frames that wait for the wire: in the frame buffer and in the MAC's FIFO.
+pub(super) const BUILT: u64 = 116;
 /// Beats that the receive buffer holds.
 pub(super) const BUFFER: u64 = 1023;
 /// WQEs that are being read at a time, of all queue pairs.

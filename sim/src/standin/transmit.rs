@@ -4,9 +4,10 @@ use super::dma::{blocks, Dma};
 use super::events::Event;
 use super::frames::{self, DataPacket};
 use super::timing::{
-    beats, BLOCK, BUILD, FRAMES, GRANT, GRANTS_AHEAD, PACKETS, READ, READS, SEGMENT, TAGS,
+    beats, BLOCK, BUILD, BUILT, GRANT, GRANTS_AHEAD, PACKETS, READ, READS, SEGMENT, TAGS,
 };
 use super::StandIn;
+use crate::lanes::BEAT;
 use crate::time::Ps;
 use mprdma_model::psn;
 use mprdma_model::receiver::Ack;
@@ -127,8 +128,6 @@ pub(super) struct Transmit {
     /// When the frame builder is free, and whether an event is under way for that.
     build_free: Ps,
     build_waits: bool,
-    /// First bits of frames that are built.
-    starts: VecDeque<Ps>,
 }
 
 impl StandIn {
@@ -270,18 +269,14 @@ impl StandIn {
     fn build(&mut self) {
         loop {
             let transmit = &mut self.tables.transmit;
-            while transmit.starts.front().is_some_and(|at| *at <= self.now) {
-                transmit.starts.pop_front();
-            }
             let first = transmit.packets.front();
             let ready = first.is_some_and(|p| matches!(p.payload, Payload::There(..)));
             if transmit.build_waits || (transmit.acks.is_empty() && !ready) {
                 return;
             }
-            let mut free_at = transmit.build_free;
-            if transmit.starts.len() >= FRAMES {
-                free_at = free_at.max(transmit.starts[0]);
-            }
+            let free_at = transmit
+                .build_free
+                .max(self.port.time_for(BUILT * BEAT as u64));
             if free_at > self.now {
                 transmit.build_waits = true;
                 return self.schedule(free_at, Event::Build);
@@ -307,7 +302,7 @@ impl StandIn {
     fn build_packet(&mut self, packet: Packet) {
         if packet.marker {
             // It comes out when every frame before it has left.
-            let at = self.port.free_at;
+            let at = self.port.free_at();
             return self.schedule(at, Event::TransmitMarker);
         }
         let Payload::There(payload, readable) = packet.payload else {
@@ -332,9 +327,8 @@ impl StandIn {
         self.count(Counter::TxFrames, 1);
         self.count(Counter::TxBytes, frame.len() as u64);
         // A frame waits until it is whole.
-        let start = self.transmit(self.now + self.cycles(BUILD + beats), frame);
+        self.transmit(self.now + self.cycles(BUILD + beats), frame);
         let transmit = &mut self.tables.transmit;
         transmit.build_free = self.now + self.clock.cycles(beats + 1);
-        transmit.starts.push_back(start);
     }
 }
