@@ -34,7 +34,7 @@ pub(super) struct ReceiveBuffer {
 }
 
 impl ReceiveBuffer {
-    fn has_room(&mut self, now: Ps, beats: u64) -> bool {
+    pub(super) fn has_room(&mut self, now: Ps, beats: u64) -> bool {
         while let Some((at, size)) = self.frames.front().copied() {
             if at > now {
                 break;
@@ -45,7 +45,7 @@ impl ReceiveBuffer {
         self.beats + beats <= BUFFER
     }
 
-    fn hold(&mut self, until: Ps, beats: u64) {
+    pub(super) fn hold(&mut self, until: Ps, beats: u64) {
         self.frames.push_back((until, beats));
         self.beats += beats;
     }
