@@ -3,6 +3,7 @@
 //! Nothing runs by itself, so a test with one thread gets the same trace every time.
 
 use crate::card::Nic;
+use crate::fabric::Tap;
 use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake};
 use crate::scenario::{LinkRule, Scenario};
 use crate::time::{Ps, NS};
@@ -103,6 +104,11 @@ impl InProcess {
     /// Changes links; says how many matched.
     pub fn change_link(&self, rule: &LinkRule, down: Option<bool>) -> usize {
         self.world().change_link(rule, down)
+    }
+
+    /// Lets `tap` see every frame of the network, and drop what it likes.
+    pub fn set_tap(&self, tap: Box<dyn Tap>) {
+        self.world().set_tap(tap);
     }
 
     /// Counters of everything.

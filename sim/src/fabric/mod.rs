@@ -9,11 +9,13 @@ mod fault;
 mod link;
 mod packet;
 mod stats;
+mod tap;
 mod topology;
 
 pub use fault::Faults;
 pub use link::{Arrival, Link, LinkCounters};
 pub use stats::{FabricStats, LinkStats, PathStats};
+pub use tap::{Crossing, Tap};
 pub use topology::{Node, Topology};
 
 use crate::scenario::{Ecmp, LinkRule, Scenario};
@@ -55,6 +57,9 @@ pub struct Fabric {
     known: HashMap<Mac, usize>,
     known_ip: HashMap<[u8; 16], usize>,
     flooded: u64,
+    flood_copies: u64,
+    delivered: u64,
+    tap: Option<Box<dyn Tap>>,
 }
 
 impl Fabric {
@@ -83,6 +88,13 @@ impl Fabric {
                 links[i].apply(rule);
             }
         }
+        let mut events: Vec<_> = scenario.events.iter().collect();
+        events.sort_by_key(|event| event.at());
+        for event in events {
+            for i in topology.matching(&event.from, &event.to, event.both) {
+                links[i].apply_at(event.at(), event.rule(), event.down);
+            }
+        }
         Fabric {
             leaf_seeds: (0..topology.leaves)
                 .map(|leaf| ecmp::leaf_seed(seed, leaf))
@@ -96,7 +108,15 @@ impl Fabric {
             known: HashMap::new(),
             known_ip: HashMap::new(),
             flooded: 0,
+            flood_copies: 0,
+            delivered: 0,
+            tap: None,
         }
+    }
+
+    /// Lets `tap` see every frame, and drop what it likes.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
     }
 
     /// The nodes and links.
@@ -109,7 +129,7 @@ impl Fabric {
         self.links[self.card_link(card)].rate
     }
 
-    /// Shortest delay of any link to or from a card: how far a card may run ahead of the network.
+    /// Shortest delay of any link to or from a card, now or later: how far a card may run ahead of the network.
     pub fn lookahead(&self) -> Ps {
         let at_card = |ends: &(Node, Node)| matches!(ends, (Node::Card(_), _) | (_, Node::Card(_)));
         let delays = self
@@ -119,7 +139,7 @@ impl Fabric {
             .zip(&self.links)
             .filter(|(ends, _)| at_card(ends));
         delays
-            .map(|(_, link)| link.delay)
+            .map(|(_, link)| link.shortest_delay())
             .min()
             .expect("every network has cards")
     }
@@ -140,6 +160,9 @@ impl Fabric {
     pub fn send(&mut self, card: usize, start: Ps, end: Ps, frame: Vec<u8>) {
         self.learn(card, &frame);
         let link = self.card_link(card);
+        if self.dropped(link, start, &frame) {
+            return;
+        }
         let arrivals = self.links[link].carry(start, end, frame);
         self.arrive(link, None, arrivals);
     }
@@ -166,7 +189,24 @@ impl Fabric {
 
     /// What passed every link and every path.
     pub fn stats(&self) -> FabricStats {
-        FabricStats::new(&self.topology, &self.links, self.flooded)
+        let flood = (self.flooded, self.flood_copies);
+        FabricStats::new(&self.topology, &self.links, flood, self.delivered)
+    }
+
+    /// Whether the tap drops the frame that comes to the link.
+    fn dropped(&mut self, link: usize, at: Ps, frame: &[u8]) -> bool {
+        let Some(tap) = &mut self.tap else {
+            return false;
+        };
+        let (from, to) = self.topology.links()[link];
+        let drop = tap.crossing(&Crossing {
+            at,
+            from,
+            to,
+            frame,
+        });
+        self.links[link].counters.chosen_drops += u64::from(drop);
+        drop
     }
 
     fn learn(&mut self, card: usize, frame: &[u8]) {
@@ -192,6 +232,8 @@ impl Fabric {
             return self.forward(event.at, here, card, event.frame);
         }
         self.flooded += 1;
+        let others = (0..self.topology.cards).filter(|&card| from != Node::Card(card));
+        self.flood_copies += (others.count() as u64).saturating_sub(1);
         for card in (0..self.topology.cards).filter(|&card| from != Node::Card(card)) {
             self.forward(event.at, here, card, event.frame.clone());
         }
@@ -208,6 +250,9 @@ impl Fabric {
             .topology
             .link(here, next)
             .expect("leaves and spines are fully meshed");
+        if self.dropped(link, now, &frame) {
+            return;
+        }
         let arrivals = self.links[link].forward(now, frame);
         self.arrive(link, Some(card), arrivals);
     }
@@ -238,6 +283,10 @@ impl Fabric {
             let shift = arrival.last_bit - arrival.first_bit;
             arrival.first_bit += shift;
             arrival.last_bit += shift;
+        }
+        self.delivered += 1;
+        if let Some(tap) = &mut self.tap {
+            tap.delivered(card, &arrival.frame);
         }
         self.deliveries.push(Delivery { card, arrival });
     }

@@ -14,7 +14,7 @@ pub use stats::{CardReport, WorldStats};
 
 use crate::capture::{Capture, CaptureError};
 use crate::card::{Card, Nic};
-use crate::fabric::{Delivery, Fabric};
+use crate::fabric::{Delivery, Fabric, Tap};
 use crate::pcie::{HostSide, Wake};
 use crate::scenario::{LinkRule, Scenario};
 use crate::time::{Ps, US};
@@ -161,6 +161,11 @@ impl World {
         let matched = self.fabric.change(rule, down);
         self.window = self.fabric.lookahead();
         matched
+    }
+
+    /// Lets `tap` see every frame of the network, and drop what it likes.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.fabric.set_tap(tap);
     }
 
     /// Counters of everything.
