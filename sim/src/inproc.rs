@@ -5,7 +5,7 @@
 use crate::card::Nic;
 use crate::fabric::Tap;
 use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake};
-use crate::scenario::{LinkRule, Scenario};
+use crate::scenario::{Event, LinkRule, Scenario};
 use crate::time::{Ps, NS};
 use crate::verilated::{self, CoreError};
 use crate::world::{Options, World, WorldError, WorldStats};
@@ -104,6 +104,11 @@ impl InProcess {
     /// Changes links; says how many matched.
     pub fn change_link(&self, rule: &LinkRule, down: Option<bool>) -> usize {
         self.world().change_link(rule, down)
+    }
+
+    /// Adds events whose times count from now; says how many links they change.
+    pub fn schedule(&self, events: &[Event]) -> usize {
+        self.world().schedule(events)
     }
 
     /// Lets `tap` see every frame of the network, and drop what it likes.

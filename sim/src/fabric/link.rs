@@ -140,12 +140,17 @@ impl Link {
         }
     }
 
-    /// Applies a rule at that time, and cuts or repairs the link. Called in order of time.
+    /// Applies a rule at that time, and cuts or repairs the link. Times must not go back.
     pub fn apply_at(&mut self, at: Ps, rule: LinkRule, down: Option<bool>) {
         if let Some(down) = down {
             self.faults.set_down(at, down);
         }
         self.changes.push_back((at, rule));
+    }
+
+    /// The time of the last change to come.
+    pub fn last_change(&self) -> Option<Ps> {
+        self.changes.back().map(|&(at, _)| at)
     }
 
     /// The shortest delay from now on.

@@ -18,7 +18,7 @@ pub use stats::{FabricStats, LinkStats, PathStats};
 pub use tap::{Crossing, Tap};
 pub use topology::{Node, Topology};
 
-use crate::scenario::{Ecmp, LinkRule, Scenario};
+use crate::scenario::{Ecmp, Event, LinkRule, Scenario};
 use crate::time::{Ps, Rate};
 use packet::Mac;
 use rand_chacha::rand_core::SeedableRng;
@@ -37,7 +37,7 @@ pub struct Delivery {
 
 /// A frame whose last bit reaches a switch. Ordered by time, link, age.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
+struct Hop {
     at: Ps,
     link: usize,
     age: u64,
@@ -49,7 +49,7 @@ struct Event {
 pub struct Fabric {
     topology: Topology,
     links: Vec<Link>,
-    events: BinaryHeap<Reverse<Event>>,
+    hops: BinaryHeap<Reverse<Hop>>,
     deliveries: Vec<Delivery>,
     age: u64,
     ecmp: Ecmp,
@@ -88,20 +88,13 @@ impl Fabric {
                 links[i].apply(rule);
             }
         }
-        let mut events: Vec<_> = scenario.events.iter().collect();
-        events.sort_by_key(|event| event.at());
-        for event in events {
-            for i in topology.matching(&event.from, &event.to, event.both) {
-                links[i].apply_at(event.at(), event.rule(), event.down);
-            }
-        }
-        Fabric {
+        let mut fabric = Fabric {
             leaf_seeds: (0..topology.leaves)
                 .map(|leaf| ecmp::leaf_seed(seed, leaf))
                 .collect(),
             topology,
             links,
-            events: BinaryHeap::new(),
+            hops: BinaryHeap::new(),
             deliveries: vec![],
             age: 0,
             ecmp: network.ecmp,
@@ -111,7 +104,25 @@ impl Fabric {
             flood_copies: 0,
             delivered: 0,
             tap: None,
+        };
+        fabric.schedule(&scenario.events, 0);
+        fabric
+    }
+
+    /// Adds events whose times count from `start`; says how many links they change in all. An event does not overtake
+    /// the last one that its link already has.
+    pub fn schedule(&mut self, events: &[Event], start: Ps) -> usize {
+        let mut events: Vec<_> = events.iter().collect();
+        events.sort_by_key(|event| event.at());
+        let mut changed = 0;
+        for event in events {
+            for i in self.topology.matching(&event.from, &event.to, event.both) {
+                let at = (start + event.at()).max(self.links[i].last_change().unwrap_or(0));
+                self.links[i].apply_at(at, event.rule(), event.down);
+                changed += 1;
+            }
         }
+        changed
     }
 
     /// Lets `tap` see every frame, and drop what it likes.
@@ -169,9 +180,9 @@ impl Fabric {
 
     /// Handles everything that happens before `end` and returns the frames that reach cards, in order of creation.
     pub fn run_until(&mut self, end: Ps) -> Vec<Delivery> {
-        while self.events.peek().is_some_and(|Reverse(e)| e.at < end) {
-            if let Some(Reverse(event)) = self.events.pop() {
-                self.route(event);
+        while self.hops.peek().is_some_and(|Reverse(e)| e.at < end) {
+            if let Some(Reverse(hop)) = self.hops.pop() {
+                self.route(hop);
             }
         }
         self.take_deliveries()
@@ -184,7 +195,7 @@ impl Fabric {
 
     /// When the next frame reaches a switch.
     pub fn next_event(&self) -> Option<Ps> {
-        self.events.peek().map(|Reverse(e)| e.at)
+        self.hops.peek().map(|Reverse(e)| e.at)
     }
 
     /// What passed every link and every path.
@@ -226,16 +237,16 @@ impl Fabric {
     }
 
     /// A switch forwards a frame; the first switch sends one to an unknown address to every other card.
-    fn route(&mut self, event: Event) {
-        let (from, here) = self.topology.links()[event.link];
-        if let Some(card) = event.target.or_else(|| self.target(&event.frame)) {
-            return self.forward(event.at, here, card, event.frame);
+    fn route(&mut self, hop: Hop) {
+        let (from, here) = self.topology.links()[hop.link];
+        if let Some(card) = hop.target.or_else(|| self.target(&hop.frame)) {
+            return self.forward(hop.at, here, card, hop.frame);
         }
         self.flooded += 1;
         let others = (0..self.topology.cards).filter(|&card| from != Node::Card(card));
         self.flood_copies += (others.count() as u64).saturating_sub(1);
         for card in (0..self.topology.cards).filter(|&card| from != Node::Card(card)) {
-            self.forward(event.at, here, card, event.frame.clone());
+            self.forward(hop.at, here, card, hop.frame.clone());
         }
     }
 
@@ -265,7 +276,7 @@ impl Fabric {
                 _ => {
                     self.age += 1;
                     let (at, age) = (arrival.last_bit, self.age);
-                    self.events.push(Reverse(Event {
+                    self.hops.push(Reverse(Hop {
                         at,
                         link,
                         age,

@@ -212,6 +212,30 @@ fn what_the_cards_sent_is_delivered_or_counted_as_dropped() {
     );
 }
 
+#[test]
+fn events_can_be_added_while_the_network_runs() {
+    let mut fabric = network("");
+    let event = |at_us: f64, down: bool| Event {
+        at_us,
+        from: "leaf0".into(),
+        to: "spine*".into(),
+        down: Some(down),
+        ..Event::default()
+    };
+    let events = [event(9.0, false), event(4.0, true)];
+    assert_eq!(fabric.schedule(&events, 10_000_000), 8);
+    let arrived = [10, 12, 14, 18, 19].map(|us| {
+        fabric.send(
+            0,
+            us * 1_000_000,
+            us * 1_000_000 + 80_000,
+            udp(1, 2, 5, 1000),
+        );
+        fabric.run_until(Ps::MAX).len()
+    });
+    assert_eq!(arrived, [1, 1, 0, 0, 1]);
+}
+
 /// Loses the second frame on the way to a spine, and counts what is delivered.
 struct Second {
     seen: u64,

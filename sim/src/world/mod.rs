@@ -16,7 +16,7 @@ use crate::capture::{Capture, CaptureError};
 use crate::card::{Card, Nic};
 use crate::fabric::{Delivery, Fabric, Tap};
 use crate::pcie::{HostSide, Wake};
-use crate::scenario::{LinkRule, Scenario};
+use crate::scenario::{Event, LinkRule, Scenario};
 use crate::time::{Ps, US};
 use pool::Pool;
 use std::path::PathBuf;
@@ -161,6 +161,13 @@ impl World {
         let matched = self.fabric.change(rule, down);
         self.window = self.fabric.lookahead();
         matched
+    }
+
+    /// Adds events whose times count from now; says how many links they change.
+    pub fn schedule(&mut self, events: &[Event]) -> usize {
+        let changed = self.fabric.schedule(events, self.now);
+        self.window = self.fabric.lookahead();
+        changed
     }
 
     /// Lets `tap` see every frame of the network, and drop what it likes.
