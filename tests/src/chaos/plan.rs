@@ -161,14 +161,14 @@ impl Plan {
         plan
     }
 
-    /// Every queue pair makes progress within its retry horizon or gives up, so it cannot be silent for longer; when
-    /// paths no longer change, a few times that is plenty. The horizon counts with the largest timeout: smoothed RTT and
-    /// four deviations, each no longer than a full round trip at its worst.
+    /// A queue pair that makes no progress for its retry horizon gives up. All must be complete one horizon after the
+    /// last change of a link, counted with a timeout of the floor and two round trips, each as long as reordering,
+    /// delay steps and full queues can make it.
     fn bound(&self, least: Ps) -> Ps {
         let held = |e: &Event| e.reorder_ns.unwrap_or(0) + 4 * e.delay_ns.unwrap_or(0);
         let worst = self.events.iter().map(held).max().unwrap_or(0);
-        let queues = 30 * US;
-        let timeout = least + 5 * (2 * worst * NS + queues);
+        let queues = 10 * US;
+        let timeout = least + 2 * (2 * worst * NS + queues);
         let last = self.events.iter().map(Event::at).max().unwrap_or(0);
         last + HORIZON * timeout
     }
