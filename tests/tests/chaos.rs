@@ -1,8 +1,10 @@
 //! Random fault scenarios, each made and played from its seed alone (see `mprdma_tests::chaos`).
 
 use anyhow::{ensure, Context as _, Result};
+use mprdma_sim::scenario::Event;
 use mprdma_sim::world::Options;
 use mprdma_tests::chaos::{run, Outcome, Plan};
+use mprdma_tests::rig::US;
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Mutex;
@@ -127,6 +129,47 @@ fn wanted() -> Result<Option<Range<u64>>> {
 fn forty_random_fault_scenarios() -> Result<()> {
     let long = std::env::var_os("MPRDMA_LONG").is_some();
     play(1..41, (!long).then_some(RESULT))
+}
+
+fn fails(plan: &Plan) -> String {
+    let error = run(plan, &Options::default()).expect_err("must be seen");
+    format!("{error:#}")
+}
+
+#[test]
+fn the_player_sees_what_is_wrong() {
+    let plan = || Plan {
+        events: vec![],
+        ..Plan::new(1)
+    };
+    assert!(run(&plan(), &Options::default()).is_ok());
+
+    // The player takes the first message for one whose place the second takes, so its bytes are bytes too many.
+    let mut stray = plan();
+    let messages = &mut stray.flows[0].messages;
+    let first = messages.iter().position(|m| m.length > 1000).expect("one");
+    messages[first].reused = false;
+    messages[first + 1].overwrites = true;
+    assert!(fails(&stray).contains("memory of card"));
+
+    let mut refused = plan();
+    let last = refused.flows[0].messages.last_mut().expect("one");
+    (last.length, last.target) = (100, 1 << 30);
+    assert!(fails(&refused).contains("failed"));
+
+    let mut dead = plan();
+    dead.events = vec![Event {
+        from: "leaf*".into(),
+        to: "spine*".into(),
+        down: Some(true),
+        ..Event::default()
+    }];
+    dead.bound = 300 * US;
+    assert!(fails(&dead).contains("not complete after 300 us"));
+    dead.bound = 60_000 * US;
+    let pairs = dead.pairs.iter_mut();
+    pairs.for_each(|pair| pair.rts.retry_cnt = 2);
+    assert!(fails(&dead).contains("RetryExceeded"));
 }
 
 /// About an hour. `MPRDMA_SEEDS=START..END` plays others.

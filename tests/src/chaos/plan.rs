@@ -1,7 +1,7 @@
 //! Everything random of one scenario.
 
 use crate::rig::{PairAttr, US};
-use mprdma_host::verbs::{MultiPath, RtsAttr};
+use mprdma_host::verbs::{MultiPath, RtsAttr, Vlan};
 use mprdma_sim::scenario::{Event, Scenario};
 use mprdma_sim::time::{Ps, NS};
 use mprdma_spec::config::{CYCLES_PER_TICK, TICKS_PER_SLOW};
@@ -279,13 +279,18 @@ fn length(rng: &mut ChaCha8Rng, mtu: usize, packets: usize) -> usize {
 
 fn network(rng: &mut ChaCha8Rng) -> (Scenario, usize) {
     let spines = rng.random_range(2..=4);
+    let read_latency = rng.random_range(100..=1000);
     let text = format!(
         "name = \"chaos\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = {spines}\n\
-         card_rate_gbps = 100.0\nspine_rate_gbps = {}\ndelay_ns = {}\nqueue_packets = {}\necn_packets = {}\n",
+         card_rate_gbps = 100.0\nspine_rate_gbps = {}\ndelay_ns = {}\nqueue_packets = {}\necn_packets = {}\n\
+         [pcie]\nread_latency_ns = {read_latency}\nwrite_latency_ns = {}\nreorder = {:.2}\njitter_ns = {}\n",
         [25, 50, 100].choose(rng).expect("not empty"),
         rng.random_range(60..=300),
         [16, 32, 256].choose(rng).expect("not empty"),
         [0, 4, 8].choose(rng).expect("not empty"),
+        rng.random_range(0..=read_latency),
+        rng.random_range(0.0..0.5),
+        rng.random_range(0..=300),
     );
     let file = std::path::Path::new("chaos");
     (
@@ -313,6 +318,10 @@ fn pairs(rng: &mut ChaCha8Rng, floor: u32) -> Vec<PairAttr> {
                 .choose(rng)
                 .expect("not empty"),
             ipv6: rng.random_bool(0.3),
+            vlan: rng.random_bool(0.1).then(|| Vlan {
+                id: rng.random_range(0..4095),
+                priority: rng.random_range(0..8),
+            }),
             psn,
             depth: 2048,
             rts: RtsAttr {
