@@ -3,8 +3,9 @@
 //! Nothing runs by itself, so a test with one thread gets the same trace every time.
 
 use crate::engine::Cores;
+use crate::fabric::Tap;
 use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
-use crate::scenario::{LinkRule, Scenario};
+use crate::scenario::{Event, LinkRule, Scenario};
 use crate::time::{Ps, NS};
 use crate::verilated::CoreError;
 use crate::world::{Options, World, WorldError, WorldStats};
@@ -109,6 +110,16 @@ impl InProcess {
     /// Changes links; says how many matched.
     pub fn change_link(&self, rule: &LinkRule, down: Option<bool>) -> usize {
         self.world().change_link(rule, down)
+    }
+
+    /// Adds events whose times count from now; says how many links they change.
+    pub fn schedule(&self, events: &[Event]) -> usize {
+        self.world().schedule(events)
+    }
+
+    /// Lets `tap` see every frame of the network, and drop what it likes.
+    pub fn set_tap(&self, tap: Box<dyn Tap>) {
+        self.world().set_tap(tap);
     }
 
     /// Counters of everything.

@@ -15,7 +15,7 @@ use super::sq_fetch::SqFetch;
 use super::telemetry::Telemetry;
 use super::tx_build::TxBuild;
 use super::tx_complete::TxComplete;
-use super::types::{QpError};
+use super::types::QpError;
 use crate::dma::{DmaRead, DmaWrite};
 use crate::leaf::Arbiter3;
 use crate::prelude::*;

@@ -15,9 +15,9 @@ pub use stats::{CardReport, WorldStats};
 use crate::capture::{Capture, CaptureError};
 use crate::card::{Card, ClockedCard};
 use crate::engine::{Cores, Engine};
-use crate::fabric::{Delivery, Fabric};
+use crate::fabric::{Delivery, Fabric, Tap};
 use crate::pcie::{HostSide, Wake};
-use crate::scenario::{LinkRule, Scenario};
+use crate::scenario::{Event, LinkRule, Scenario};
 use crate::standin::StandIn;
 use crate::time::{Ps, US};
 use pool::Pool;
@@ -177,6 +177,18 @@ impl World {
         let matched = self.fabric.change(rule, down);
         self.window = self.fabric.lookahead();
         matched
+    }
+
+    /// Adds events whose times count from now; says how many links they change.
+    pub fn schedule(&mut self, events: &[Event]) -> usize {
+        let changed = self.fabric.schedule(events, self.now);
+        self.window = self.fabric.lookahead();
+        changed
+    }
+
+    /// Lets `tap` see every frame of the network, and drop what it likes.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.fabric.set_tap(tap);
     }
 
     /// Counters of everything.
