@@ -5,7 +5,7 @@
 //! run as it is.
 
 use super::tools::CosimError;
-use crate::verilog::{fields, printed};
+use crate::verilog::{fields, printed, Field};
 use rust_hdl_core::prelude::*;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -83,7 +83,7 @@ fn flat(text: &str) -> String {
 }
 
 /// Where a field lies.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Place {
     low: usize,
     bits: usize,
@@ -131,12 +131,30 @@ fn resolve(text: &str, fields: &HashMap<String, Place>) -> Result<String, String
     Ok(out)
 }
 
-/// Every `signal.field` of the block itself and of the ports of its children.
+/// Every `signal.field` of the block and of the blocks below it. The block's own signals come first; a name that stands
+/// for different bits in two blocks below is left out.
 fn field_bits(block: &dyn Block) -> HashMap<String, Place> {
+    #[derive(Default)]
     struct Fields {
         scopes: Vec<String>,
         namespaces: Vec<String>,
-        places: HashMap<String, Place>,
+        own: HashMap<String, Place>,
+        below: HashMap<String, Option<Place>>,
+    }
+    impl Fields {
+        /// `depth` 1 is the block itself.
+        fn add(&mut self, depth: usize, parts: &[&str], atom: &dyn Atom) {
+            let signal = printed(&parts.join("$"));
+            for Field { name, low, bits } in fields(&atom.descriptor()) {
+                let (name, place) = (format!("{signal}.{name}"), Place { low, bits });
+                if depth == 1 {
+                    self.own.insert(name, place);
+                } else {
+                    let known = self.below.entry(name).or_insert(Some(place));
+                    *known = known.filter(|known| *known == place);
+                }
+            }
+        }
     }
     impl Probe for Fields {
         fn visit_start_scope(&mut self, name: &str, _node: &dyn Block) {
@@ -152,29 +170,24 @@ fn field_bits(block: &dyn Block) -> HashMap<String, Place> {
             self.namespaces.pop();
         }
         fn visit_atom(&mut self, name: &str, atom: &dyn Atom) {
-            let local = self.scopes.len() == 1;
-            if !local && !(self.scopes.len() == 2 && atom.kind().is_parameter()) {
-                return;
-            }
-            let mut parts: Vec<&str> = self.scopes[1..].iter().map(String::as_str).collect();
-            parts.extend(self.namespaces.iter().map(String::as_str));
+            let depth = self.scopes.len();
+            let namespaces = self.namespaces.clone();
+            let mut parts: Vec<&str> = namespaces.iter().map(String::as_str).collect();
             parts.push(name);
-            let signal = printed(&parts.join("$"));
-            for field in fields(&atom.descriptor()) {
-                let place = Place {
-                    low: field.low,
-                    bits: field.bits,
-                };
-                self.places
-                    .insert(format!("{signal}.{}", field.name), place);
+            self.add(depth, &parts, atom);
+            // A port is a signal of the block around it, too.
+            if let Some(instance) = self.scopes.last().cloned().filter(|_| depth > 1) {
+                parts.insert(0, &instance);
+                self.add(depth - 1, &parts, atom);
             }
         }
     }
-    let mut probe = Fields {
-        scopes: vec![],
-        namespaces: vec![],
-        places: HashMap::new(),
-    };
+    let mut probe = Fields::default();
     block.accept("top", &mut probe);
-    probe.places
+    let below = probe.below.into_iter();
+    let mut places: HashMap<String, Place> = below
+        .filter_map(|(name, place)| Some((name, place?)))
+        .collect();
+    places.extend(probe.own);
+    places
 }
