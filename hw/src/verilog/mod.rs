@@ -17,7 +17,8 @@ pub use error::{PrintError, Problem};
 
 use collect::{collect, type_bits, Module};
 use emit::{kernel_module, port_list, ChildNames};
-use names::{module_name, printed, Scope, KEYWORDS};
+pub(crate) use names::printed;
+use names::{module_name, Scope, KEYWORDS};
 use rust_hdl_core::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap, HashSet};
