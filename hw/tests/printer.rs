@@ -24,6 +24,8 @@ mod refused;
 mod registry;
 #[path = "printer/statements.rs"]
 mod statements;
+#[path = "printer/values.rs"]
+mod values;
 
 use mprdma_hw::cosim::Cosim;
 use mprdma_hw::prelude::*;

@@ -430,7 +430,7 @@ impl Lowering<'_> {
                 // The kernel macro passes the invocation's source text.
                 let text = text
                     .trim_start_matches("comment")
-                    .trim_start_matches([' ', '!', '(', '"']);
+                    .trim_start_matches(|c: char| c.is_whitespace() || "!(\"".contains(c));
                 self.comments
                     .extend(text.lines().map(|line| line.trim().to_string()));
             }
