@@ -9,7 +9,7 @@ use mprdma_spec::config::SIM;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::frame::{Body, Frame};
-use mprdma_tests::rig::{pattern, scenario, write_request, PairAttr, Rig, US};
+use mprdma_tests::rig::{engine, pattern, scenario, write_request, PairAttr, Rig, US};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -58,6 +58,7 @@ fn crowd(name: &str, initial_window: u32, packets: usize) -> Result<Shares> {
     let bytes = packets * MTU;
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let options = Options {
+        engine: engine()?,
         seed: 31,
         threads: 2,
         pcap: Some(dir.clone()),
