@@ -47,7 +47,7 @@ use fetch::{Fetch, SendQueue};
 use frames::Peer;
 use mprdma_model::receiver::ReceiverContext;
 use mprdma_model::sender::SenderContext;
-use mprdma_spec::config::{Config, SIM};
+use mprdma_spec::config::Config;
 use mprdma_spec::counter::Counter;
 use port::Port;
 use queues::{CompletionQueue, EventQueue};
@@ -149,8 +149,9 @@ impl StandIn {
         };
         let clock = Clock::new(scenario.card.period());
         let born = clock.cycles(RESET);
+        let config = scenario.card.config();
         StandIn {
-            config: SIM,
+            config,
             host,
             clock,
             now: 0,
@@ -158,8 +159,8 @@ impl StandIn {
             events: Events::default(),
             port: Port::new(rate),
             dma: Dma::new(&scenario.pcie, random(1)),
-            registers: Registers::new(&SIM),
-            tables: Tables::new(&SIM, born + clock.cycles(CLEAR)),
+            registers: Registers::new(&config),
+            tables: Tables::new(&config, born + clock.cycles(CLEAR)),
             rng: random(3),
             stats: CardStats::default(),
             run_to: 0,
