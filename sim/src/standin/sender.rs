@@ -39,6 +39,7 @@ impl StandIn {
             self.schedule(at, Event::Timeout(qpn));
         }
         self.count_sender(&out.counts);
+        self.note_sender(qpn, out);
         for grant in out.grants.into_iter().flatten() {
             self.grant(qpn, grant);
         }
