@@ -110,3 +110,9 @@ fn duplicates_and_stragglers_are_sorted_out() -> Result<()> {
     );
     Ok(())
 }
+
+mprdma_tests::on_model!(
+    a_corrupted_frame_never_reaches_memory,
+    losses_are_repaired,
+    duplicates_and_stragglers_are_sorted_out,
+);

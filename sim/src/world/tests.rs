@@ -156,6 +156,7 @@ fn the_same_seed_gives_the_same_trace_for_one_thread_and_two() {
                 seed,
                 threads,
                 pcap: Some(dir.clone()),
+                ..Options::default()
             },
         );
         lab.send(1500, 50);
