@@ -10,7 +10,7 @@ pub enum Engine {
     /// The Verilated RTL, clock cycle by clock cycle.
     #[default]
     Rtl,
-    /// The golden model, event by event: some hundred times faster, see [`crate::standin`].
+    /// The golden model, event by event: some fifty times faster, see [`crate::standin`].
     Model,
 }
 

@@ -4,7 +4,7 @@
 
 use crate::engine::Cores;
 use crate::fabric::Tap;
-use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake};
+use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
 use crate::scenario::{Event, LinkRule, Scenario};
 use crate::time::{Ps, NS};
 use crate::verilated::CoreError;
@@ -80,6 +80,11 @@ impl InProcess {
             raised,
             files: Mutex::default(),
         }
+    }
+
+    /// Shows what a card writes into memory to `sink`, in order, until another takes its place.
+    pub fn watch(&self, card: usize, sink: Option<Box<dyn WriteSink>>) {
+        self.world().host(card).set_writes(sink);
     }
 
     /// Simulated time, ps.
@@ -341,7 +346,7 @@ mod tests {
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(
-            device.write32(4 << 20, 0),
+            device.write32(8 << 20, 0),
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(

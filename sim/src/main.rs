@@ -54,7 +54,8 @@ enum Command {
 struct Up {
     /// File, or the name of a built-in scenario: demo, direct, small.
     scenario: String,
-    /// What the cards are: the Verilated RTL, or the golden model in its place, some hundred times faster.
+    /// What the cards are: the Verilated RTL, or the golden model in its place, some fifty times faster and without
+    /// waveforms. Driver, network and captures are the same.
     #[arg(long, value_enum, default_value_t = Engine::Rtl)]
     engine: Engine,
     /// Directory of the cards' sockets nic0.sock, nic1.sock, …

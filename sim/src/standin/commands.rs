@@ -259,10 +259,8 @@ fn groups_are_good(image: &Image, mask: u64) -> bool {
 /// What only CREATE_QP checks.
 fn creation_is_good(image: &Image) -> bool {
     let get = |field: Field| field.get(image);
-    let extensions = get(qp_image::HOLE_REPAIR) | get(qp_image::VP_RECYCLE);
     get(qp_image::MODE) == MODE_MP
         && (1..=MTU_MOST).contains(&get(qp_image::MTU))
-        && extensions == 0
         && get(qp_image::SQ_LOG2) != 0
         && get(qp_image::RQ_LOG2) != 0
         && get(qp_image::SQ_BASE) % 64 == 0

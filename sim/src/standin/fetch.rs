@@ -33,8 +33,11 @@ pub(super) struct SendQueue {
     base: u64,
     /// It is in the work list.
     listed: bool,
-    /// The next WQE does not fit the PSNs that may be outstanding; waits for a retirement.
+    /// The next WQE does not fit the PSNs that may be outstanding, or is a second synchronised one; waits for a
+    /// retirement, or until the first one has begun.
     blocked: bool,
+    /// A synchronised message is launched and its first packet has not left: the next such message has to wait.
+    sync_open: bool,
     /// Counts the lives of the queue: what an older one asked for is thrown away.
     life: u32,
     /// Messages launched and not retired, and their PSNs.
@@ -73,7 +76,7 @@ impl SendQueue {
     /// MODIFY_QP of the sender half: nothing is open any more.
     pub(super) fn restart(&mut self, image: &[u8]) {
         self.life += 1;
-        self.blocked = false;
+        (self.blocked, self.sync_open) = (false, false);
         (self.messages, self.packets) = (0, 0);
         self.next_psn = qp_image::SQ_PSN.get(image) as u32;
         self.next_wsn = 0;
@@ -183,6 +186,13 @@ impl StandIn {
             queue.packets -= packets;
         }
         queue.blocked = false;
+        self.work_arrived(qpn);
+    }
+
+    /// The first packet of a synchronised message has left.
+    pub(super) fn sync_passed(&mut self, qpn: u16) {
+        let queue = &mut self.tables.qps[usize::from(qpn)].send;
+        (queue.blocked, queue.sync_open) = (false, false);
         self.work_arrived(qpn);
     }
 
@@ -305,14 +315,16 @@ impl StandIn {
         let mtu = mtu_bytes(queue.mtu).unwrap_or(256);
         let packets = length.div_ceil(mtu).max(1);
         let too_many = queue.messages != 0 && queue.packets + packets > MOST_PACKETS;
-        if queue.messages == MOST_MESSAGES || (status.is_none() && too_many) {
+        let flags = get(sq_wqe::FLAGS);
+        let second_sync = queue.sync_open && flags & WQE_SYNC != 0;
+        let waits = status.is_none() && (too_many || second_sync);
+        if queue.messages == MOST_MESSAGES || waits {
             let queue = &mut self.tables.qps[usize::from(wqe.qpn)].send;
             queue.asked = queue.launched;
             queue.blocked = true;
             return;
         }
         let with_imm = opcode == WrOpcode::RdmaWriteWithImm as u64;
-        let flags = get(sq_wqe::FLAGS);
         let message = Message {
             packets: if status.is_none() { packets } else { 0 },
             status: status.map_or(0, |status| status as u8),
@@ -357,6 +369,7 @@ impl StandIn {
             queue.asked = queue.launched;
         }
         let (packets, sync) = (message.packets, message.sync);
+        queue.sync_open |= sync && packets > 0;
         self.store(qpn, message);
         if packets > 0 {
             self.grant_work(qpn, packets, sync);

@@ -195,8 +195,11 @@ impl StandIn {
             csr::MAC_LO => word(&registers.mac, 0),
             csr::MAC_HI => u16::from_le_bytes([registers.mac[4], registers.mac[5]]).into(),
             csr::CMD_STATUS => {
-                let busy = self.tables.running.is_some();
-                u32::from(registers.outcome) | u32::from(busy) * csr::CMD_BUSY
+                let busy = match self.tables.running {
+                    Some(_) => csr::CMD_BUSY,
+                    None => 0,
+                };
+                busy | u32::from(registers.outcome)
             }
             csr::TICK => self.tick(),
             csr::CYCLES_LO => {

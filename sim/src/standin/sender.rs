@@ -9,8 +9,8 @@ use mprdma_spec::counter::Counter;
 
 impl StandIn {
     /// Fetched work: `packets` more packets may be sent; `sync` if they are a synchronised message.
-    pub(super) fn grant_work(&mut self, qpn: u16, packets: u32, _sync: bool) {
-        self.sender_event(qpn, &SenderEvent::Work(packets));
+    pub(super) fn grant_work(&mut self, qpn: u16, packets: u32, sync: bool) {
+        self.sender_event(qpn, &SenderEvent::Work { packets, sync });
     }
 
     /// Lets `event` happen to the sender half of a queue pair.
@@ -21,6 +21,7 @@ impl StandIn {
             rnd: self.random(),
             backlog: waiting >= BACKLOG,
             full: waiting >= FULL,
+            slots: self.config.bitmap_slots as u32,
         };
         let context = &mut self.tables.qps[usize::from(qpn)].sender;
         let (next, out) = sender::step(context, event, &env);
@@ -40,6 +41,9 @@ impl StandIn {
         self.count_sender(&out.counts);
         for grant in out.grants.into_iter().flatten() {
             self.grant(qpn, grant);
+        }
+        if out.sync_passed {
+            self.sync_passed(qpn);
         }
         if let Some(progress) = out.progress {
             self.progress(qpn, progress);
