@@ -3,7 +3,7 @@
 //! Nothing runs by itself, so a test with one thread gets the same trace every time.
 
 use crate::card::Nic;
-use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake};
+use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
 use crate::scenario::{LinkRule, Scenario};
 use crate::time::{Ps, NS};
 use crate::verilated::{self, CoreError};
@@ -78,6 +78,11 @@ impl InProcess {
             raised,
             files: Mutex::default(),
         }
+    }
+
+    /// Shows what a card writes into memory to `sink`, in order, until another takes its place.
+    pub fn watch(&self, card: usize, sink: Option<Box<dyn WriteSink>>) {
+        self.world().host(card).set_writes(sink);
     }
 
     /// Simulated time, ps.
@@ -329,7 +334,7 @@ mod tests {
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(
-            device.write32(4 << 20, 0),
+            device.write32(8 << 20, 0),
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(

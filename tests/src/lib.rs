@@ -4,3 +4,4 @@ pub mod measure;
 pub mod registers;
 pub mod reorder;
 pub mod rig;
+pub mod sync;

@@ -100,7 +100,7 @@ block! {
             registers: Registers<OBJW> = Registers::new(&config::SIM),
             sq_fetch: SqFetch<QPW, LISTW> = SqFetch::default(),
             send_regions: MrTable<MRW> = MrTable::default(),
-            sender: Sender<QPW> = Sender::default(),
+            sender: Sender<QPW, L> = Sender::default(),
             segment: Segment<QPW, RINGW> = Segment::default(),
             dma_read: DmaRead = DmaRead::default(),
             tx_build: TxBuild<QPW> = TxBuild::new(L),
@@ -120,7 +120,10 @@ block! {
 }
 
 /// The card that the simulator runs: `spec::config::SIM`.
-pub type SimCore = Core<8, 9, 14, 6, 8, 10, 13, 128>;
+pub type SimCore = Core<10, 11, 16, 6, 8, 12, 15, 128>;
+
+/// The same with 64 slots: `spec::config::SIM_L64`.
+pub type SimL64Core = Core<10, 11, 16, 6, 8, 12, 15, 64>;
 
 impl<
         const QPW: usize,
@@ -339,6 +342,9 @@ impl<
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();
+        self.sq_fetch.sync_passed.next = self.sender.sync_passed.val();
+        self.sq_fetch.sync_passed_valid.next = self.sender.sync_passed_valid.val();
+        self.sender.sync_passed_ready.next = self.sq_fetch.sync_passed_ready.val();
         self.segment.grant.next = self.sender.grant.val();
         self.segment.grant_valid.next = self.sender.grant_valid.val();
         self.sender.grant_ready.next = self.segment.grant_ready.val();

@@ -7,7 +7,7 @@ mod memory;
 mod posted;
 mod read;
 
-pub use host::{Fault, HostSide, InterruptSink, MmioRequest, Wake};
+pub use host::{Fault, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
 pub use iommu::{AccessError, Iommu, MapError};
 pub use memory::{FileCache, Memory};
 pub use posted::{Posted, WriteBeat};

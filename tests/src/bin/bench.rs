@@ -5,6 +5,7 @@ use mprdma_host::verbs::{MultiPath, RtsAttr};
 use mprdma_sim::world::Options;
 use mprdma_tests::measure::{stream, Stream};
 use mprdma_tests::rig::{scenario, PairAttr, Rig};
+use mprdma_tests::sync::{self, Order};
 use serde_json::json;
 
 const LINK_GBPS: f64 = 100.0;
@@ -82,6 +83,20 @@ fn main() -> Result<()> {
         four.steady_gbps / one.steady_gbps,
         "times",
         3.0,
+    );
+    let pairs = |order| sync::run(61, 1000, order, &PairAttr::default());
+    let (with, waiting) = (pairs(Order::Sync)?, pairs(Order::Wait)?);
+    row(
+        "data and flag pairs on four uneven lossy paths: SYNC over waiting",
+        with.gbps / waiting.gbps,
+        "times",
+        1.0,
+    );
+    println!(
+        "    SYNC {:.2} Gb/s, host waits for the data {:.2} Gb/s, no order {:.2} Gb/s",
+        with.gbps,
+        waiting.gbps,
+        pairs(Order::Nothing)?.gbps
     );
     row(
         "simulator, two cards under full load, per card",
