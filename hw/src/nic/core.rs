@@ -15,7 +15,7 @@ use super::sq_fetch::SqFetch;
 use super::telemetry::Telemetry;
 use super::tx_build::TxBuild;
 use super::tx_complete::TxComplete;
-use super::types::{QpError, SenderNote};
+use super::types::QpError;
 use crate::dma::{DmaRead, DmaWrite};
 use crate::leaf::Arbiter3;
 use crate::prelude::*;
@@ -92,9 +92,6 @@ block! {
             hold: Bit = true,
             is_ready: Bit,
             is_busy: Bit,
-        }
-        konst {
-            no_note: SenderNote = SenderNote::default(),
         }
         sub {
             registers: Registers<OBJW> = Registers::new(&config::SIM),
@@ -508,8 +505,8 @@ impl<
         self.rx_parse.s_axis_rx_tuser.next = self.s_axis_rx_tuser.val();
 
         comment!("telemetry");
-        self.telemetry.sender.next = self.no_note.val();
-        self.telemetry.sender_valid.next = false;
+        self.telemetry.sender.next = self.sender.note.val();
+        self.telemetry.sender_valid.next = self.sender.note_valid.val();
         self.telemetry.receiver.next = self.receiver.note.val();
         self.telemetry.receiver_valid.next = self.receiver.note_valid.val();
 

@@ -206,10 +206,10 @@ fn answers_come_in_time() {
         bench.command(request(Opcode::QueryQpStats, 0, 0, 0), false),
         6
     );
-    assert_eq!(bench.command(request(Opcode::TraceQp, 0, 0, 0), false), 132);
+    assert_eq!(bench.command(request(Opcode::TraceQp, 0, 0, 0), false), 131);
     bench.traced = Some((0, 0));
     let read = || request(Opcode::ReadTrace, 0, 0, 3);
-    assert_eq!(bench.command(read(), false), 9);
+    assert_eq!(bench.command(read(), false), 8);
     let slowest = (0..50).map(|_| bench.command(read(), true)).max();
     assert!(slowest <= Some(16), "{slowest:?}");
     bench.check();
