@@ -1,5 +1,7 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
+pub mod chaos;
+pub mod lose;
 pub mod measure;
 pub mod registers;
 pub mod reorder;

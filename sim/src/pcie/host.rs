@@ -166,19 +166,19 @@ impl HostSide {
         lock(&self.faults).iter().cloned().collect()
     }
 
-    pub(super) fn raise(&self, vector: u8) {
+    pub(crate) fn raise(&self, vector: u8) {
         if let Some(sink) = lock(&self.interrupts).as_mut() {
             sink.raise(vector);
         }
     }
 
-    pub(super) fn written(&self, at: Ps, iova: u64, bytes: &[u8]) {
+    pub(crate) fn written(&self, at: Ps, iova: u64, bytes: &[u8]) {
         if let Some(sink) = lock(&self.writes).as_mut() {
             sink.written(at, iova, bytes);
         }
     }
 
-    pub(super) fn fault(&self, at: u64, error: AccessError, what: &str) {
+    pub(crate) fn fault(&self, at: u64, error: AccessError, what: &str) {
         let message = format!("{what}: {error}");
         tracing::warn!(at_ps = at, "DMA fault: {message}");
         let mut faults = lock(&self.faults);

@@ -37,4 +37,4 @@ pub struct PcieCounters {
 }
 
 /// Bytes that a PCIe packet costs besides its payload: framing 4, sequence number 2, header 16, LCRC 4.
-const PACKET_OVERHEAD: u64 = 26;
+pub(crate) const PACKET_OVERHEAD: u64 = 26;
