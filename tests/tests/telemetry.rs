@@ -251,3 +251,9 @@ fn one_path_never_switches_and_a_new_queue_pair_begins_at_zero() -> Result<()> {
     assert_eq!(pairs[0].rx.query_stats()?, QpStats::default());
     Ok(())
 }
+
+mprdma_tests::on_model!(
+    queue_pairs_add_up_to_the_card_under_faults,
+    a_trace_shows_every_path_of_one_queue_pair,
+    one_path_never_switches_and_a_new_queue_pair_begins_at_zero,
+);

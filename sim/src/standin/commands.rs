@@ -5,13 +5,14 @@ use super::fetch::SendQueue;
 use super::frames::Peer;
 use super::queues::{CompletionQueue, EventQueue};
 use super::regions::Region;
+use super::telemetry::Tally;
 use super::timing::COMMAND;
 use super::StandIn;
 use mprdma_model::receiver::{ReceiverContext, ReceiverEvent, ReceiverImage};
 use mprdma_model::sender::{SenderEvent, SenderImage};
 use mprdma_spec::command::{
-    cq_image, eq_image, mr_image, qp_image, qp_status, Opcode, QpState, Status, MASK_ADDRESS,
-    MASK_MULTIPATH, MASK_SENDER, MASK_STATE,
+    cq_image, eq_image, mr_image, qp_image, qp_status, trace_request, Opcode, QpState, Status,
+    MASK_ADDRESS, MASK_MULTIPATH, MASK_SENDER, MASK_STATE, TRACED_VPS, TRACE_GROUP,
 };
 use mprdma_spec::config::MSIX_VECTORS;
 use mprdma_spec::layout::Field;
@@ -49,6 +50,9 @@ fn decode(code: u8) -> Option<Opcode> {
         DestroyCq,
         CreateEq,
         DestroyEq,
+        QueryQpStats,
+        TraceQp,
+        ReadTrace,
     ];
     all.into_iter().find(|opcode| *opcode as u8 == code)
 }
@@ -110,7 +114,7 @@ impl StandIn {
         let key = number(mr_image::KEY);
         let exists = match opcode {
             Nop => return Ok(()),
-            CreateQp | ModifyQp | QueryQp | DestroyQp => {
+            CreateQp | ModifyQp | QueryQp | DestroyQp | QueryQpStats | TraceQp | ReadTrace => {
                 tables.qps.get(number(qp_image::QPN)).map(|qp| qp.exists)
             }
             RegisterMr | DeregisterMr => tables.regions.get(key >> 8).map(|region| region.exists),
@@ -142,6 +146,7 @@ impl StandIn {
                 [eq_image::LOG2, eq_image::VECTOR, eq_image::BASE],
                 16,
             ),
+            ReadTrace => number(trace_request::GROUP) <= TRACED_VPS / TRACE_GROUP,
             _ => true,
         };
         if !good {
@@ -170,12 +175,16 @@ impl StandIn {
             Opcode::DestroyCq => self.tables.cqs[cqn] = CompletionQueue::default(),
             Opcode::CreateEq => self.tables.eq = EventQueue::read(image),
             Opcode::DestroyEq => self.tables.eq = EventQueue::default(),
+            Opcode::QueryQpStats => self.query_qp_stats(qpn),
+            Opcode::TraceQp => self.trace_qp(qpn, image),
+            Opcode::ReadTrace => self.read_trace(image),
         }
     }
 
     fn create_qp(&mut self, qpn: u16, image: &Image) {
         let qp = &mut self.tables.qps[usize::from(qpn)];
         qp.exists = true;
+        qp.tally = Tally::default();
         qp.send = SendQueue::read(image, &qp.send);
         qp.peer = Peer::read(image);
         qp.open.clear();

@@ -29,6 +29,7 @@ mod receive;
 mod regions;
 mod registers;
 mod sender;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -59,6 +60,7 @@ use regions::Region;
 use registers::Registers;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use telemetry::{Tally, Trace};
 use timing::{Clock, CLEAR, RESET};
 use transmit::{Message, Transmit};
 
@@ -78,6 +80,8 @@ struct QueuePair {
     /// When each engine can take the next event of this QP.
     sender_free: Ps,
     receiver_free: Ps,
+    /// Since CREATE_QP.
+    tally: Tally,
 }
 
 /// What a reset of the core clears.
@@ -91,6 +95,7 @@ struct Tables {
     buffer: ReceiveBuffer,
     counters: [u64; Counter::ALL.len()],
     running: Option<Running>,
+    trace: Option<Trace>,
     /// When every table is clear.
     ready_at: Ps,
 }
@@ -107,6 +112,7 @@ impl Tables {
             buffer: ReceiveBuffer::default(),
             counters: [0; Counter::ALL.len()],
             running: None,
+            trace: None,
             ready_at,
         }
     }
