@@ -1,5 +1,6 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
+pub mod figures;
 pub mod measure;
 pub mod registers;
 pub mod reorder;
