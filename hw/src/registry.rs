@@ -182,6 +182,8 @@ pub fn blocks() -> Vec<BlockInfo> {
         sized!("sender", "sender engine", |config| qp_log2 in [8], QPW => nic::sender::Sender::<QPW>::default()),
         sized!("rx_parse", "takes received frames apart",
             |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
+        sized!("telemetry", "counts per queue pair and per virtual path",
+            |config| qp_log2 in [8], QPW => nic::telemetry::Telemetry::<QPW>::default()),
         sized!("place", "received payloads, ACKs and completions, in order",
             |config| qp_log2 in [8], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
         BlockInfo {
@@ -250,5 +252,8 @@ pub fn records() -> Vec<TypeDescriptor> {
         types::DmaReadReq,
         types::DmaWriteReq,
         nic::receiver::records::ReceiverState,
+        nic::telemetry::SenderTally,
+        nic::telemetry::ReceiverTally,
+        nic::telemetry::VpTally,
     ]
 }

@@ -9,7 +9,7 @@ use mprdma_hw::cosim::{BuildOptions, VerilatedBlock};
 use mprdma_hw::leaf::beat::bits_of_bytes;
 use mprdma_hw::nic::receiver::records::ReceiverState;
 use mprdma_hw::nic::receiver::ReceiverEngine;
-use mprdma_hw::nic::types::{AckCmd, CfgReq, MrAnswer, QpError, RxAction, RxEvent};
+use mprdma_hw::nic::types::{AckCmd, CfgReq, MrAnswer, QpError, ReceiverNote, RxAction, RxEvent};
 use mprdma_hw::verilog::{generate, ports};
 use mprdma_hw::with_big_stack;
 use mprdma_model::receiver::{
@@ -28,11 +28,11 @@ type Engine128 = ReceiverEngine<QPW, 128>;
 
 ports!(Engine64, clock: reset rx rx_valid cfg cfg_valid action_ready error_ready access_ready
     => rx_ready action action_valid error error_valid access access_valid cfg_done cfg_result init_done busy cnt_no_qp
-    cnt_out_of_order cnt_duplicate cnt_out_of_window cnt_sync_nak cnt_ce cnt_access cnt_rnr wb_valid wb_qpn wb_state
+    cnt_out_of_order cnt_duplicate cnt_out_of_window cnt_sync_nak cnt_ce cnt_access cnt_rnr note note_valid wb_valid wb_qpn wb_state
     wb_hi wb_lo);
 ports!(Engine128, clock: reset rx rx_valid cfg cfg_valid action_ready error_ready access_ready
     => rx_ready action action_valid error error_valid access access_valid cfg_done cfg_result init_done busy cnt_no_qp
-    cnt_out_of_order cnt_duplicate cnt_out_of_window cnt_sync_nak cnt_ce cnt_access cnt_rnr wb_valid wb_qpn wb_state
+    cnt_out_of_order cnt_duplicate cnt_out_of_window cnt_sync_nak cnt_ce cnt_access cnt_rnr note note_valid wb_valid wb_qpn wb_state
     wb_hi wb_lo);
 
 /// What a run does.
@@ -376,6 +376,35 @@ impl Bench {
         {
             self.check(port, &dut.bytes(port), &[expected.into()]);
             self.report.counts[i] += usize::from(expected);
+        }
+        let packet = match event {
+            ReceiverEvent::Packet(packet) => Some(packet),
+            _ => None,
+        };
+        self.check(
+            "note_valid",
+            &dut.bytes("note_valid"),
+            &[packet.is_some().into()],
+        );
+        if let Some(packet) = packet {
+            let distance = packet.psn.wrapping_sub(before.rcv_nxt) & 0xff;
+            // Whatever else is answered is refused.
+            let refused = counts.duplicate
+                || counts.out_of_window
+                || counts.sync_nak
+                || counts.rnr
+                || counts.access;
+            let note = ReceiverNote {
+                qpn: bits(back.qpn.into()),
+                accepted: out.ack.is_some() && !refused,
+                distance: bits(distance.into()),
+                duplicate: counts.duplicate,
+                out_of_window: counts.out_of_window,
+                sync_nak: counts.sync_nak,
+                rnr_nak: counts.rnr,
+                marked: counts.ce,
+            };
+            self.check("note", &dut.bytes("note"), &encode(note));
         }
         let acts = matches!(
             event,
