@@ -329,7 +329,7 @@ mod tests {
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(
-            device.write32(4 << 20, 0),
+            device.write32(8 << 20, 0),
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(

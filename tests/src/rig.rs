@@ -110,13 +110,18 @@ fn gid(card: usize, ipv6: bool) -> Gid {
 impl Rig {
     /// Builds the world and opens every card.
     pub fn new(scenario: &Scenario, options: &Options) -> Result<Self> {
+        Self::open(scenario, options, &ContextAttr::default())
+    }
+
+    /// Builds the world and opens every card with these attributes and a MAC address of its own.
+    pub fn open(scenario: &Scenario, options: &Options, attr: &ContextAttr) -> Result<Self> {
         let sim = InProcess::new(scenario, options)?;
         let cards = sim.stats().cards.len();
         let sides = (0..cards)
             .map(|card| {
                 let attr = ContextAttr {
                     mac: Some(mac(card)),
-                    ..ContextAttr::default()
+                    ..*attr
                 };
                 let context = Context::open(Arc::new(sim.device(card)), &attr)?;
                 let (pd, cq) = (context.alloc_pd()?, context.create_cq(4096)?);
@@ -151,10 +156,18 @@ impl Rig {
             })
         };
         let (tx, rx) = (create(&self.sides[from])?, create(&self.sides[to])?);
+        let pair = Pair { tx, rx, from, to };
+        Self::connect(&pair, attr)?;
+        Ok(pair)
+    }
+
+    /// Takes both queue pairs from RESET to RTS.
+    pub fn connect(pair: &Pair, attr: &PairAttr) -> Result<()> {
+        let Pair { tx, rx, from, to } = pair;
         let reverse_psn = attr.psn ^ 0x55_5555;
         for (qp, peer, ours, theirs, sq_psn, rq_psn) in [
-            (&tx, &rx, from, to, attr.psn, reverse_psn),
-            (&rx, &tx, to, from, reverse_psn, attr.psn),
+            (tx, rx, *from, *to, attr.psn, reverse_psn),
+            (rx, tx, *to, *from, reverse_psn, attr.psn),
         ] {
             qp.modify_to_init(&InitAttr::default())?;
             qp.modify_to_rtr(&RtrAttr {
@@ -173,7 +186,7 @@ impl Rig {
             })?;
             qp.modify_to_rts(&RtsAttr { sq_psn, ..attr.rts })?;
         }
-        Ok(Pair { tx, rx, from, to })
+        Ok(())
     }
 
     /// Registers `bytes` of memory on a card, `offset` bytes into a page.

@@ -30,6 +30,9 @@ pub struct ContextAttr {
     pub reset: bool,
     /// MAC address to give the port; without one it keeps its own.
     pub mac: Option<Mac>,
+    /// Hand out QPN 0 and 1 too. IBA reserves them for management (vol. 1, 3.5.10), which this card does not have; peers
+    /// and analysers may take packets to them for management datagrams.
+    pub reserved_qpns: bool,
 }
 
 impl Default for ContextAttr {
@@ -37,6 +40,7 @@ impl Default for ContextAttr {
         Self {
             reset: true,
             mac: None,
+            reserved_qpns: false,
         }
     }
 }
@@ -92,7 +96,11 @@ impl Context {
         let inner = Inner {
             // QPN 0 and 1 and key index 0 stay unused, as IBA reserves the former and a zero key should never work.
             numbers: [
-                Numbers::new("queue pair", 2, capabilities.qps),
+                Numbers::new(
+                    "queue pair",
+                    if attr.reserved_qpns { 0 } else { 2 },
+                    capabilities.qps,
+                ),
                 Numbers::new("completion queue", 0, capabilities.cqs),
                 Numbers::new("memory region", 1, capabilities.mrs),
                 Numbers::new("protection domain", 1, 1 << 16),

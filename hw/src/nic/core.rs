@@ -120,7 +120,10 @@ block! {
 }
 
 /// The card that the simulator runs: `spec::config::SIM`.
-pub type SimCore = Core<8, 9, 14, 6, 8, 10, 13, 128>;
+pub type SimCore = Core<10, 11, 16, 6, 8, 12, 15, 128>;
+
+/// The same with 64 slots: `spec::config::SIM_L64`.
+pub type SimL64Core = Core<10, 11, 16, 6, 8, 12, 15, 64>;
 
 impl<
         const QPW: usize,

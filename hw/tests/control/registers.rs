@@ -12,7 +12,7 @@ use mprdma_spec::counter::Counter;
 use mprdma_spec::{config, csr};
 
 fn start() -> VerilatedBlock {
-    let mut card = verilated("registers", || Registers::<10>::new(&config::SIM));
+    let mut card = verilated("registers", || Registers::<12>::new(&config::SIM));
     reset(&mut card);
     card.inputs().set("ready", 1);
     for _ in 0..2000 {
@@ -154,7 +154,7 @@ fn commands_are_checked_before_they_act() {
         Status::Missing
     );
     assert_eq!(
-        command(&mut card, Opcode::CreateQp as u32, &qp(256)),
+        command(&mut card, Opcode::CreateQp as u32, &qp(1024)),
         Status::BadIndex
     );
 

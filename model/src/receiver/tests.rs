@@ -223,6 +223,25 @@ fn a_completion_needs_a_receive_wqe() {
 }
 
 #[test]
+fn wsns_and_msns_wrap() {
+    let mut qp = Qp::new(0xff_fffe);
+    qp.event(ReceiverEvent::Doorbell(3));
+    (qp.0.due_wsn, qp.0.msn) = (0xff_fffe, 0xff_ffff);
+    assert_eq!(qp.packet(0, with_imm(0)).due, 0);
+    assert_eq!(qp.packet(0xff_ffff, with_imm(0xff_ffff)).due, 0);
+    let out = qp.packet(0xff_fffe, with_imm(0xff_fffe));
+    assert_eq!((out.due, out.due_wsn), (3, 0xff_fffe));
+    let ack = out.ack.expect("an ACK");
+    assert_eq!((ack.aack, ack.msn), (1, 2));
+    let out = qp.packet(2, with_imm(2));
+    assert!(out.place, "the receive WQE after the next one");
+    let out = qp.packet(1, with_imm(1));
+    assert_eq!((out.due, out.due_wsn), (2, 1));
+    let out = qp.packet(3, with_imm(3));
+    assert!(out.counts.rnr, "three were posted");
+}
+
+#[test]
 fn byte_len_counts_the_packets_before_the_last() {
     let mut qp = Qp::new(0);
     qp.event(ReceiverEvent::Doorbell(1));

@@ -2,6 +2,7 @@
 
 use super::{Kind, LinkRule, Scenario, ScenarioError};
 use crate::fabric::Topology;
+use mprdma_spec::config::{SIM, SIM_L64};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -94,7 +95,13 @@ impl Checker<'_> {
 
     fn card(&self, s: &Scenario) -> Result<(), ScenarioError> {
         self.within("card", 0, "clock_mhz", s.card.clock_mhz, 1.0..=1000.0)?;
-        self.within("card", 0, "tx_fifo_beats", s.card.tx_fifo_beats, 2..=4096)
+        self.within("card", 0, "tx_fifo_beats", s.card.tx_fifo_beats, 2..=4096)?;
+        let built = [SIM.bitmap_slots, SIM_L64.bitmap_slots];
+        if !built.contains(&s.card.bitmap_slots) {
+            let fix = format!("use {} or {}", built[0], built[1]);
+            return Err(self.value("card", 0, "bitmap_slots", s.card.bitmap_slots, fix));
+        }
+        Ok(())
     }
 
     fn pcie(&self, s: &Scenario) -> Result<(), ScenarioError> {
@@ -311,6 +318,7 @@ mod tests {
             (&format!("{GOOD}delay_ns = 1\n"), &["x.toml:7", "`network.delay_ns` = 1", "from 20"]),
             (&format!("{GOOD}[[link]]\nfrom = \"leaf0\"\nto = \"spine9\"\n"), &["x.toml:8", "no such link", "spine0..spine3"]),
             (&format!("{GOOD}[[link]]\nfrom = \"leaf0\"\nto = \"spine1\"\n[[link]]\nfrom = \"leaf0\"\nto = \"spine1\"\nloss = 2.0\n"), &["x.toml:13", "`link.loss` = 2", "from 0 to 1"]),
+            (&format!("{GOOD}[card]\n\nbitmap_slots = 96\n"), &["x.toml:9", "`card.bitmap_slots` = 96", "use 128 or 64"]),
             (&format!("{GOOD}[pcie]\nmax_payload = 300\n"), &["x.toml:8", "`pcie.max_payload` = 300", "power of two"]),
         ];
         for (text, wanted) in cases {

@@ -9,6 +9,7 @@ mod load;
 pub use error::ScenarioError;
 
 use crate::time::Ps;
+use mprdma_spec::config::SIM;
 use serde::{Deserialize, Serialize};
 
 /// A whole scenario.
@@ -98,6 +99,9 @@ pub struct Card {
     /// Transmit FIFO between core and MAC, in 64-byte beats.
     #[serde(default = "default_tx_fifo")]
     pub tx_fifo_beats: usize,
+    /// Slots of the receiver's reorder bitmap (protocol section 3): 128, or the 64 of the published design.
+    #[serde(default = "default_bitmap_slots")]
+    pub bitmap_slots: usize,
 }
 
 /// The PCIe side of a card.
@@ -192,6 +196,9 @@ fn default_clock() -> f64 {
 fn default_tx_fifo() -> usize {
     16
 }
+fn default_bitmap_slots() -> usize {
+    SIM.bitmap_slots
+}
 fn default_read_latency() -> u64 {
     500
 }
@@ -232,6 +239,7 @@ impl Default for Card {
         Card {
             clock_mhz: default_clock(),
             tx_fifo_beats: default_tx_fifo(),
+            bitmap_slots: default_bitmap_slots(),
         }
     }
 }

@@ -294,8 +294,8 @@ pub fn hold(args: &Hold, report: &Report) -> Result<()> {
     let context = Context::open(
         open::device(&args.device)?,
         &mprdma_host::verbs::ContextAttr {
-            reset: true,
             mac: open::port(&args.device.device)?.map(|port| port.mac),
+            ..mprdma_host::verbs::ContextAttr::default()
         },
     )?;
     let owner = Owner::announce(&args.device.device, &context, "mprdma hold");
