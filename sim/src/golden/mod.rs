@@ -12,7 +12,7 @@ mod tests;
 pub use run::run;
 
 use crate::fabric::FabricStats;
-use crate::scenario::Scenario;
+use crate::scenario::{LinkRule, Scenario};
 use crate::time::{Ps, NS};
 pub use mprdma_model::sender::SenderConfig;
 
@@ -140,13 +140,22 @@ pub struct Outcome {
     pub fabric: FabricStats,
 }
 
-impl Outcome {
-    /// Payload rate of a flow between two samples, Gb/s.
-    pub fn gbps(&self, flow: usize, mtu: u32, first: usize, last: usize) -> f64 {
-        let (a, b) = (&self.samples[first], &self.samples[last]);
-        let bits = (b.delivered[flow] - a.delivered[flow]) as f64 * f64::from(mtu) * 8.0;
-        bits * 1000.0 / (b.at - a.at).max(1) as f64
-    }
+/// Payload rate of a flow between two samples, Gb/s.
+pub fn gbps(first: &Sample, last: &Sample, flow: usize, mtu: u32) -> f64 {
+    let packets = last.delivered[flow] - first.delivered[flow];
+    let bits = packets as f64 * f64::from(mtu) * 8.0;
+    bits * 1000.0 / (last.at - first.at).max(1) as f64
+}
+
+/// What happens to links during a run.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// When. A run handles it at the next sample.
+    pub at: Ps,
+    /// Which links, and what changes.
+    pub rule: LinkRule,
+    /// Cuts or repairs them.
+    pub down: Option<bool>,
 }
 
 /// What is sent, and by what kind of card.

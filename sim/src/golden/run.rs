@@ -1,7 +1,7 @@
 //! The event loop: engines, transmit queues and network.
 
 use super::frame::{self, Content, DATA_HEADERS};
-use super::{Flow, FlowOutcome, Latency, Load, Outcome, Sample};
+use super::{Change, Flow, FlowOutcome, Latency, Load, Outcome, Sample};
 use crate::fabric::Fabric;
 use crate::scenario::Scenario;
 use crate::time::{Ps, Rate, FCS, PREAMBLE, WIRE_OVERHEAD};
@@ -59,16 +59,22 @@ pub(super) struct Run {
 pub fn run(
     scenario: &Scenario,
     flows: &[Flow],
+    changes: &[Change],
     latency: Latency,
-    end: Ps,
-    every: Ps,
+    (end, every): (Ps, Ps),
     seed: u64,
 ) -> Outcome {
     let mut run = Run::new(scenario, flows, latency, seed);
     let mut samples = vec![run.sample(0)];
+    let mut changes = changes.iter().peekable();
     for at in (1..=end / every).map(|i| i * every) {
         run.until(at, |_| false);
         samples.push(run.sample(at));
+        while changes.peek().is_some_and(|change| change.at <= at) {
+            if let Some(change) = changes.next() {
+                run.fabric.change(&change.rule, change.down);
+            }
+        }
     }
     run.finish(samples)
 }

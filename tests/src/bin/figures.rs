@@ -1,35 +1,216 @@
-//! `make figures`: measures the transport and prints the tables.
+//! `make figures`: measures the transport and prints the tables. `make bench-loss` is the part that writes
+//! `target/loss.json`.
 
 use anyhow::Result;
-use mprdma_tests::figures::loss::{on_model, Case, LOSSES};
-use mprdma_tests::figures::setting::{Rules, A, B, C};
+use clap::{Parser, ValueEnum};
+use mprdma_host::verbs::DISTANCES;
 use mprdma_sim::time::US;
+use mprdma_tests::figures::run::{Engine, Tally};
+use mprdma_tests::figures::setting::{round_trip, Rules, A, B, C};
+use mprdma_tests::figures::{death, ecn, loss, order};
+use std::path::{Path, PathBuf};
+
+/// Measures the transport in simulated networks.
+#[derive(Parser)]
+struct Arguments {
+    /// What to measure; everything without it.
+    what: Vec<What>,
+    /// Run on the golden model only, in seconds instead of minutes. Writes no results.
+    #[arg(long)]
+    model: bool,
+    /// Seeds per point; 1 on cards and 8 on the model without it.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Settings of the loss table.
+    #[arg(long, default_value = "ABC")]
+    settings: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Goodput while a path loses packets.
+    Loss,
+    /// A path dies and returns.
+    Death,
+    /// How far out of order packets arrive.
+    Order,
+    /// Goodput against the ECN threshold.
+    Ecn,
+}
 
 fn main() -> Result<()> {
-    let arg = |i: usize| std::env::args().nth(i);
-    let seeds: u64 = arg(1).map_or(Ok(3), |s| s.parse())?;
-    let only = arg(2).unwrap_or("SPE".into());
+    let arguments = Arguments::parse();
+    let engine = if arguments.model {
+        Engine::Model
+    } else {
+        Engine::Rtl
+    };
+    let wanted = |what| arguments.what.is_empty() || arguments.what.contains(&what);
+    println!("engine: {}", engine.name());
+    if wanted(What::Loss) {
+        losses(engine, &arguments)?;
+    }
+    if wanted(What::Death) {
+        deaths(engine, arguments.seeds.unwrap_or(3))?;
+    }
+    if wanted(What::Order) {
+        orders(engine, arguments.seeds.unwrap_or(1))?;
+    }
+    if wanted(What::Ecn) {
+        thresholds(engine, arguments.seeds.unwrap_or(1))?;
+    }
+    Ok(())
+}
+
+fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
+    let (time, seeds) = match engine {
+        Engine::Model => (20_000 * US, 8),
+        Engine::Rtl => (4_000 * US, 1),
+    };
+    let seeds = arguments.seeds.unwrap_or(seeds);
+    let settings = [A, B, C].into_iter();
+    let mut found = Vec::new();
+    println!(
+        "\n## Loss on one of four paths: Gb/s, {} us, {seeds} seeds\n",
+        time / US
+    );
+    for setting in settings.filter(|s| arguments.settings.contains(s.name)) {
+        println!(
+            "setting {}: round trip {:.2} us",
+            setting.name,
+            round_trip(engine, &setting)?
+        );
+        println!("{}", loss::HEAD);
+        found.extend(loss::rows(
+            engine,
+            setting,
+            &loss::LOSSES,
+            time,
+            seeds,
+            |row| println!("{row}"),
+        )?);
+        let case = loss::Case {
+            setting,
+            rules: Rules::Extended,
+            loss: 0.01,
+            both: true,
+        };
+        let both = loss::mean(engine, &case, time, seeds)?;
+        println!(
+            "with 1 % of the ACKs on that path lost too: {:.1} Gb/s\n",
+            both.gbps
+        );
+    }
+    if engine == Engine::Rtl {
+        let rows: Vec<_> = found.iter().map(|row| row.json(engine)).collect();
+        let file = target().join("loss.json");
+        std::fs::write(&file, serde_json::to_string_pretty(&rows)? + "\n")?;
+        println!("{}", file.display());
+    }
+    Ok(())
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+fn deaths(engine: Engine, seeds: u64) -> Result<()> {
+    println!("\n## A path dies and returns: setting B, windows of 20 us\n");
+    println!("| seed | ACKs die too | before | three paths | while dead | least window | back at 90 % after | allowed | timeouts | used again after | its share at the end |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    let time = |time: Option<u64>| time.map_or("never".into(), |t| format!("{} us", t / US));
+    for (seed, both) in (1..=seeds).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let d = death::measure(engine, &B, both, seed)?;
+        println!(
+            "| {seed} | {both} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} us | {} | {} | {:.3} |",
+            d.before,
+            death::three_paths(&B),
+            d.dead,
+            d.least,
+            time(d.recovered_after),
+            death::deadline() / US,
+            d.timeouts,
+            time(d.used_after),
+            d.share_at_end,
+        );
+    }
+    Ok(())
+}
+
+fn orders(engine: Engine, seeds: u64) -> Result<()> {
+    let time = match engine {
+        Engine::Model => 20_000 * US,
+        Engine::Rtl => 2_000 * US,
+    };
+    println!(
+        "\n## Distance of accepted packets from the next in order, with cross traffic, {} us\n",
+        time / US
+    );
+    let heads: Vec<String> = DISTANCES.iter().map(|d| format!("{d}+")).collect();
+    println!(
+        "| setting | rules | Gb/s | {} | below 32 | beyond the bitmap | prunes |",
+        heads.join(" | ")
+    );
+    println!(
+        "| --- | --- | --- |{} --- | --- | --- |",
+        " --- |".repeat(heads.len())
+    );
     for setting in [A, B, C] {
-        let mut free = [0.0; 3];
-        for loss in LOSSES {
-            print!("{} {loss:<5}", setting.name);
-            for (i, rules) in [Rules::SinglePath, Rules::Published, Rules::Extended].into_iter().enumerate() {
-                if !only.contains(&"SPE"[i..=i]) { continue; }
-                let mut v = vec![];
-                let mut t = [0u64; 10];
-                for seed in 1..=seeds {
-                    let m = on_model(&Case { setting, rules, loss, both: false }, std::env::var("T").map_or(20_000, |t| t.parse().unwrap()) * US, seed)?;
-                    v.push(m.gbps);
-                    let f = &m.flow;
-                    for (t, x) in t.iter_mut().zip([f.retransmissions[0], f.retransmissions[1], f.retransmissions[2], f.recoveries, f.timeouts.len() as u64, f.prunes, f.out_of_window, f.duplicates, f.ecn_echoes, f.cwnd as u64]) { *t += x; }
-                }
-                let mean = v.iter().sum::<f64>() / v.len() as f64;
-                let min = v.iter().cloned().fold(1e9, f64::min);
-                if loss == 0.0 { free[i] = mean; }
-                let t: Vec<u64> = t.iter().map(|t| t / seeds).collect();
-                print!(" | {mean:5.2} min {min:5.2} {:5.1}% retx {:?} rec {} rto {} prune {} oow {} dup {} ecn {} cw {}", 100.0 * mean / free[i], &t[..3], t[3], t[4], t[5], t[6], t[7], t[8], t[9]);
+        for rules in [Rules::Published, Rules::Extended] {
+            let (mut tally, mut gbps) = (Tally::default(), 0.0);
+            for seed in 1..=seeds {
+                let (one, rate) = order::measure(engine, &setting, rules, time, seed)?;
+                tally.add(&one);
+                gbps += rate / seeds as f64;
             }
-            println!();
+            let counts: Vec<String> = tally.distance.iter().map(u64::to_string).collect();
+            println!(
+                "| {} | {rules:?} | {gbps:.1} | {} | {:.4} % | {} | {} |",
+                setting.name,
+                counts.join(" | "),
+                100.0 * order::near(&tally),
+                tally.out_of_window,
+                tally.prunes
+            );
+        }
+    }
+    Ok(())
+}
+
+fn thresholds(engine: Engine, seeds: u64) -> Result<()> {
+    let time = match engine {
+        Engine::Model => 20_000 * US,
+        Engine::Rtl => 2_000 * US,
+    };
+    println!(
+        "\n## Goodput against the ECN threshold K: 40 Gb/s host, n equal paths, 1 KiB, delta 32\n"
+    );
+    println!(
+        "| n | delta / n | K | published rules | prunes | beyond the bitmap | extended | prunes |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for paths in [4, 8] {
+        let setting = ecn::setting(paths);
+        for threshold in ecn::THRESHOLDS {
+            let mut cells = Vec::new();
+            for rules in [Rules::Published, Rules::Extended] {
+                let (mut tally, mut gbps) = (Tally::default(), 0.0);
+                for seed in 1..=seeds {
+                    let (rate, one) = ecn::measure(engine, &setting, rules, threshold, time, seed)?;
+                    tally.add(&one);
+                    gbps += rate / seeds as f64;
+                }
+                cells.push((gbps, tally));
+            }
+            println!(
+                "| {paths} | {} | {threshold} | {:.1} | {} | {} | {:.1} | {} |",
+                32 / paths,
+                cells[0].0,
+                cells[0].1.prunes,
+                cells[0].1.out_of_window,
+                cells[1].0,
+                cells[1].1.prunes,
+            );
         }
     }
     Ok(())

@@ -2,5 +2,9 @@
 //!
 //! Each runs on the golden model, which is fast, and on the RTL, which counts.
 
+pub mod death;
+pub mod ecn;
 pub mod loss;
+pub mod order;
+pub mod run;
 pub mod setting;

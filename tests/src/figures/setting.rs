@@ -1,8 +1,9 @@
 //! The networks that are measured, and the three ways to use them.
 
+use super::run::{run, Engine, Request};
 use anyhow::{ensure, Result};
 use mprdma_sim::fabric::Fabric;
-use mprdma_sim::golden::SenderConfig;
+use mprdma_sim::golden::{Flow, Load, SenderConfig};
 use mprdma_sim::scenario::Scenario;
 use mprdma_sim::time::{Ps, US};
 use mprdma_spec::params;
@@ -143,4 +144,34 @@ pub fn port_by(scenario: &Scenario, seed: u64, spine: usize) -> Result<u16> {
         (base..base + 1024).find(|&port| fabric.spine_of(0, address(0), address(1), port) == spine);
     ensure!(port.is_some(), "no port leads by spine {spine}");
     Ok(port.unwrap_or(base))
+}
+
+/// Round trip of one packet in an empty network, us, from its grant to the event of its ACK: the time per packet of a
+/// window of one.
+pub fn round_trip(engine: Engine, setting: &Setting) -> Result<f64> {
+    let scenario = setting.scenario(0, "")?;
+    let mut sender = Rules::SinglePath.sender(params::VP_BASE.default as u16);
+    sender.initial_window = 1;
+    sender.cwnd_max = 1;
+    let flow = Flow {
+        from: 0,
+        to: 1,
+        sender,
+        mtu: setting.mtu,
+        slots: Rules::Extended.slots(),
+        load: Load::Endless,
+    };
+    let seen = run(
+        engine,
+        &Request {
+            scenario: &scenario,
+            flows: &[flow],
+            changes: &[],
+            end: 400 * US,
+            every: 100 * US,
+            seed: 1,
+        },
+    )?;
+    let gbps = seen.gbps(0, setting.mtu, 0, 4);
+    Ok(f64::from(setting.mtu) * 8.0 / gbps / 1000.0)
 }
