@@ -11,6 +11,7 @@ pub mod macros;
 pub mod nic;
 pub mod register;
 pub mod registry;
+pub mod state;
 pub mod verilog;
 
 pub use registry::blocks;

@@ -179,7 +179,8 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes of host memory for three clients, and interrupts",
             dma::DmaWrite::default()
         ),
-        sized!("sender", "sender engine", |config| qp_log2 in [10], QPW => nic::sender::Sender::<QPW>::default()),
+        sized!("sender", "sender engine, 64 or 128 slots",
+            |config| bitmap_slots in [64, 128], L => nic::sender::Sender::<10, L>::default()),
         sized!("rx_parse", "takes received frames apart",
             |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
         sized!("telemetry", "counts per queue pair and per virtual path",

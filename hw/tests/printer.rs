@@ -24,6 +24,8 @@ mod refused;
 mod registry;
 #[path = "printer/statements.rs"]
 mod statements;
+#[path = "printer/values.rs"]
+mod values;
 
 use mprdma_hw::cosim::Cosim;
 use mprdma_hw::prelude::*;
@@ -32,14 +34,14 @@ use rand_chacha::ChaCha8Rng;
 
 /// Drives `block` with `steps` random inputs and replays the record in all engines.
 ///
-/// Each output of these blocks is one construct, so a mismatch names the construct.
+/// Each output of these blocks is one construct, so a mismatch names the construct. Returns the Verilog.
 fn compare<B: Block>(
     block: B,
     name: &str,
     steps: usize,
     set_clock: impl FnMut(&mut B, bool) + Send + 'static,
     drive: impl FnMut(&mut B, &mut ChaCha8Rng),
-) {
+) -> String {
     let cosim = record(block, name, steps, set_clock, drive);
     let replays = [
         ("Verilator", cosim.replay().expect("Verilator runs")),
@@ -54,6 +56,7 @@ fn compare<B: Block>(
             panic!("{engine}: {error}\n{}", cosim.verilog());
         }
     }
+    cosim.verilog().to_string()
 }
 
 /// Drives `block` with `steps` random inputs.

@@ -1,7 +1,10 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
 pub mod figures;
+pub mod chaos;
+pub mod lose;
 pub mod measure;
 pub mod registers;
 pub mod reorder;
 pub mod rig;
+pub mod sync;

@@ -316,7 +316,7 @@ pub(crate) fn range(
 pub struct SendFlags {
     /// A completion is wanted on success; a failure always makes one.
     pub signaled: bool,
-    /// Wait for earlier READs and ATOMICs.
+    /// Wait for earlier READs and ATOMICs. WRITEs are not waited for: `sync` orders those.
     pub fence: bool,
     /// Solicited event at the peer.
     pub solicited: bool,

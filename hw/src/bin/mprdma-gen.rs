@@ -3,6 +3,7 @@
 use anyhow::{bail, Context, Result};
 use clap::Parser;
 use mprdma_hw::registry::{self, BlockInfo};
+use mprdma_hw::state::{budget, Class};
 use mprdma_hw::verilog::{fields, ports, Field, Port};
 use mprdma_hw::with_big_stack;
 use mprdma_spec::config::{Config, CLOCK_MHZ};
@@ -20,7 +21,7 @@ struct Arguments {
     #[arg(long, default_value = "sim")]
     config: String,
     /// Directory for `<block>.sv` and `<block>.json`; it is made if needed.
-    #[arg(long, required_unless_present_any = ["block", "list"])]
+    #[arg(long, required_unless_present_any = ["block", "list", "state"])]
     out: Option<PathBuf>,
     /// The block to print instead of the whole core; without --out it goes to standard output.
     #[arg(long)]
@@ -28,6 +29,9 @@ struct Arguments {
     /// Lists blocks and configurations.
     #[arg(long)]
     list: bool,
+    /// Prints the state kept per queue pair, field by field; `state.json` goes to --out, or to `target`.
+    #[arg(long, conflicts_with = "block")]
+    state: bool,
 }
 
 /// A configuration file.
@@ -89,6 +93,10 @@ fn main() -> Result<()> {
         return list();
     }
     let config = load_config(&arguments.config)?;
+    if arguments.state {
+        let out = arguments.out.unwrap_or_else(|| PathBuf::from("target"));
+        return state(&config, &out);
+    }
     let name = arguments.block.as_deref().unwrap_or(registry::TOP);
     let block = registry::find(name)?;
     let (verilog, manifest) = with_big_stack(|| print(&block, &config))?;
@@ -125,6 +133,29 @@ fn list() -> Result<()> {
         );
     }
     Ok(())
+}
+
+fn state(config: &Config, out: &Path) -> Result<()> {
+    let budget = with_big_stack(|| budget(config))?;
+    for class in Class::ALL {
+        println!("{}:", class.title());
+        let mut bits = 0;
+        for field in budget.fields.iter().filter(|field| field.class == class) {
+            println!(
+                "  {:<28} {:<16} {:>6}",
+                field.block, field.field, field.bits
+            );
+            bits += field.bits;
+        }
+        println!(
+            "  {:<45} {bits:>6} bits, {} bytes\n",
+            "sum",
+            bits.div_ceil(8)
+        );
+    }
+    std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
+    let json = serde_json::to_string_pretty(&budget)?;
+    write(&out.join("state.json"), &format!("{json}\n"))
 }
 
 fn load_config(argument: &str) -> Result<Config> {

@@ -15,7 +15,7 @@ use super::sq_fetch::SqFetch;
 use super::telemetry::Telemetry;
 use super::tx_build::TxBuild;
 use super::tx_complete::TxComplete;
-use super::types::{QpError, SenderNote};
+use super::types::QpError;
 use crate::dma::{DmaRead, DmaWrite};
 use crate::leaf::Arbiter3;
 use crate::prelude::*;
@@ -93,14 +93,11 @@ block! {
             is_ready: Bit,
             is_busy: Bit,
         }
-        konst {
-            no_note: SenderNote = SenderNote::default(),
-        }
         sub {
             registers: Registers<OBJW> = Registers::new(&config::SIM),
             sq_fetch: SqFetch<QPW, LISTW> = SqFetch::default(),
             send_regions: MrTable<MRW> = MrTable::default(),
-            sender: Sender<QPW> = Sender::default(),
+            sender: Sender<QPW, L> = Sender::default(),
             segment: Segment<QPW, RINGW> = Segment::default(),
             dma_read: DmaRead = DmaRead::default(),
             tx_build: TxBuild<QPW> = TxBuild::new(L),
@@ -342,6 +339,9 @@ impl<
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();
+        self.sq_fetch.sync_passed.next = self.sender.sync_passed.val();
+        self.sq_fetch.sync_passed_valid.next = self.sender.sync_passed_valid.val();
+        self.sender.sync_passed_ready.next = self.sq_fetch.sync_passed_ready.val();
         self.segment.grant.next = self.sender.grant.val();
         self.segment.grant_valid.next = self.sender.grant_valid.val();
         self.sender.grant_ready.next = self.segment.grant_ready.val();
@@ -505,8 +505,8 @@ impl<
         self.rx_parse.s_axis_rx_tuser.next = self.s_axis_rx_tuser.val();
 
         comment!("telemetry");
-        self.telemetry.sender.next = self.no_note.val();
-        self.telemetry.sender_valid.next = false;
+        self.telemetry.sender.next = self.sender.note.val();
+        self.telemetry.sender_valid.next = self.sender.note_valid.val();
         self.telemetry.receiver.next = self.receiver.note.val();
         self.telemetry.receiver_valid.next = self.receiver.note_valid.val();
 

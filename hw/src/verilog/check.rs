@@ -10,7 +10,7 @@ type Assigned = BTreeMap<SymbolId, Vec<(usize, usize)>>;
 /// Refuses kernels with a latch or a read before a write. `skip` names targets that are wired elsewhere.
 pub(crate) fn check(kernel: &Kernel, skip: &dyn Fn(SymbolId) -> bool) -> Result<(), Problem> {
     let mut assigned = Assigned::new();
-    walk(kernel, &kernel.body, &mut assigned)?;
+    walk(Some(kernel), &kernel.body, &mut assigned)?;
     let mut touched = vec![false; kernel.symbols.len()];
     mark(&kernel.body, &mut touched);
     for (id, symbol) in kernel.symbols.iter().enumerate() {
@@ -25,6 +25,13 @@ pub(crate) fn check(kernel: &Kernel, skip: &dyn Fn(SymbolId) -> bool) -> Result<
         });
     }
     Ok(())
+}
+
+/// Whether every path through `body` assigns all `bits` of `target`.
+pub(crate) fn assigns_all(body: &[Stmt], target: SymbolId, bits: usize) -> bool {
+    let mut assigned = Assigned::new();
+    let walked = walk(None, body, &mut assigned);
+    walked.is_ok() && covers(assigned.get(&target), 0, bits)
 }
 
 fn mark(body: &[Stmt], touched: &mut [bool]) {
@@ -42,7 +49,8 @@ fn mark(body: &[Stmt], touched: &mut [bool]) {
     }
 }
 
-fn walk(kernel: &Kernel, body: &[Stmt], assigned: &mut Assigned) -> Result<(), Problem> {
+/// Adds what `body` assigns; refuses reads before writes if there is a kernel to name them.
+fn walk(kernel: Option<&Kernel>, body: &[Stmt], assigned: &mut Assigned) -> Result<(), Problem> {
     for stmt in body {
         match &stmt.kind {
             StmtKind::Assign {
@@ -85,7 +93,10 @@ fn walk(kernel: &Kernel, body: &[Stmt], assigned: &mut Assigned) -> Result<(), P
     Ok(())
 }
 
-fn reads(kernel: &Kernel, expr: &Expr, assigned: &Assigned) -> Result<(), Problem> {
+fn reads(kernel: Option<&Kernel>, expr: &Expr, assigned: &Assigned) -> Result<(), Problem> {
+    let Some(kernel) = kernel else {
+        return Ok(());
+    };
     let mut result = Ok(());
     expr.reads(&mut |id, low, bits| {
         let symbol = &kernel.symbols[id];

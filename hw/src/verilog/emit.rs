@@ -5,7 +5,7 @@ use super::collect::{Module, SignalInfo};
 use super::error::{PrintError, Problem};
 use super::kernel::{lower, Amount, Expr, Kernel, Node, Op, Stmt, StmtKind, SymbolId, SymbolKind};
 use super::names::{printed, Scope};
-use super::split::{groups, project};
+use super::split::{collect_reads, split, Block};
 use rust_hdl_core::ast::VerilogBlock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -45,7 +45,7 @@ pub(crate) fn port_list(module: &Module) -> String {
 enum Drive {
     /// One unconditional assignment.
     Simple(Expr),
-    /// In an `always` block with others.
+    /// An `always` block.
     Block,
 }
 
@@ -59,23 +59,57 @@ pub(crate) fn kernel_module(
     child_names: &ChildNames,
 ) -> Result<String, PrintError> {
     let mut scope = Scope::default();
-    let kernel = lower(module, code, &mut scope)?;
-    let emitter = Emitter::new(module, &kernel).map_err(|problem| module.error(problem))?;
-    emitter
-        .module(child_names)
-        .map_err(|problem| module.error(problem))
+    let mut kernel = lower(module, code, &mut scope)?;
+    let mut text = || {
+        check_resets(module, &kernel)?;
+        check(&kernel, &|id| is_setup_reset(&kernel, id))?;
+        let blocks = split(&mut kernel, &mut scope)?;
+        Emitter::new(module, &kernel, &blocks)?.module(child_names)
+    };
+    text().map_err(|problem| module.error(problem))
+}
+
+/// The reset of a register that `dff_setup!` connects, unless the kernel assigns it itself.
+fn is_setup_reset(kernel: &Kernel, id: SymbolId) -> bool {
+    match &kernel.symbols[id].child {
+        Some((child, port)) => {
+            port == "reset"
+                && kernel.setup_registers.contains(child)
+                && !kernel.assigned.contains(&id)
+        }
+        None => false,
+    }
+}
+
+fn check_resets(module: &Module, kernel: &Kernel) -> Result<(), Problem> {
+    for (index, child) in module.children.iter().enumerate() {
+        if child.register_init().is_none() {
+            continue;
+        }
+        if let Some(reset) = symbol_of(kernel, index, "reset") {
+            if !kernel.assigned.contains(&reset) && !is_setup_reset(kernel, reset) {
+                return Err(Problem::Reset(child.instance.replace('$', ".")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn symbol_of(kernel: &Kernel, child: usize, port: &str) -> Option<SymbolId> {
+    kernel
+        .symbols
+        .iter()
+        .position(|symbol| matches!(&symbol.child, Some((c, p)) if *c == child && p == port))
 }
 
 struct Emitter<'a> {
     module: &'a Module,
     kernel: &'a Kernel,
-    /// Targets with at least one assignment.
-    assigned: BTreeSet<SymbolId>,
     /// Signals some expression of the kernel reads.
     read: BTreeSet<SymbolId>,
     drives: BTreeMap<SymbolId, Drive>,
-    /// Bodies of `always` blocks in program order.
-    blocks: Vec<(BTreeSet<SymbolId>, Vec<Stmt>)>,
+    /// In program order.
+    blocks: &'a [Block],
     /// Constants and enum values that the text mentions.
     used_constants: RefCell<BTreeSet<SymbolId>>,
     used_enums: RefCell<BTreeSet<String>>,
@@ -123,79 +157,32 @@ impl Text {
 }
 
 impl<'a> Emitter<'a> {
-    fn new(module: &'a Module, kernel: &'a Kernel) -> Result<Self, Problem> {
-        let mut assigned = BTreeSet::new();
+    fn new(module: &'a Module, kernel: &'a Kernel, blocks: &'a [Block]) -> Result<Self, Problem> {
         let mut read = BTreeSet::new();
-        survey(&kernel.body, &mut assigned, &mut read);
-        let mut emitter = Self {
+        let mut drives = BTreeMap::new();
+        for Block { target, body } in blocks {
+            collect_reads(body, &mut read);
+            let drive = match &body[..] {
+                [Stmt {
+                    kind: StmtKind::Assign { bits, value, .. },
+                    ..
+                }] if *bits == kernel.symbols[*target].bits => Drive::Simple(value.clone()),
+                _ => Drive::Block,
+            };
+            drives.insert(*target, drive);
+        }
+        let emitter = Self {
             module,
             kernel,
-            assigned,
             read,
-            drives: BTreeMap::new(),
-            blocks: vec![],
+            drives,
+            blocks,
             used_constants: RefCell::default(),
             used_enums: RefCell::default(),
             printed_comments: RefCell::default(),
         };
-        emitter.check_resets()?;
-        check(kernel, &|id| emitter.is_setup_reset(id))?;
-        for group in groups(kernel)? {
-            let body = project(kernel, &kernel.body, &group);
-            let simple = match &body[..] {
-                [Stmt {
-                    kind:
-                        StmtKind::Assign {
-                            target,
-                            bits,
-                            value,
-                            ..
-                        },
-                    ..
-                }] if *bits == kernel.symbols[*target].bits => Some((*target, value.clone())),
-                _ => None,
-            };
-            match simple {
-                Some((target, value)) => {
-                    emitter.drives.insert(target, Drive::Simple(value));
-                    emitter.blocks.push((group, body));
-                }
-                None => {
-                    for &target in &group {
-                        emitter.drives.insert(target, Drive::Block);
-                    }
-                    emitter.blocks.push((group, body));
-                }
-            }
-        }
         emitter.check_clocks()?;
         Ok(emitter)
-    }
-
-    /// The reset of a register that `dff_setup!` connects, unless the kernel assigns it itself.
-    fn is_setup_reset(&self, id: SymbolId) -> bool {
-        match &self.kernel.symbols[id].child {
-            Some((child, port)) => {
-                port == "reset"
-                    && self.kernel.setup_registers.contains(child)
-                    && !self.assigned.contains(&id)
-            }
-            None => false,
-        }
-    }
-
-    fn check_resets(&self) -> Result<(), Problem> {
-        for (index, child) in self.module.children.iter().enumerate() {
-            if child.register_init().is_none() {
-                continue;
-            }
-            if let Some(reset) = self.symbol_of(index, "reset") {
-                if !self.assigned.contains(&reset) && !self.is_setup_reset(reset) {
-                    return Err(Problem::Reset(child.instance.replace('$', ".")));
-                }
-            }
-        }
-        Ok(())
     }
 
     fn check_clocks(&self) -> Result<(), Problem> {
@@ -213,13 +200,6 @@ impl<'a> Emitter<'a> {
             }
         }
         Ok(())
-    }
-
-    fn symbol_of(&self, child: usize, port: &str) -> Option<SymbolId> {
-        self.kernel
-            .symbols
-            .iter()
-            .position(|symbol| matches!(&symbol.child, Some((c, p)) if *c == child && p == port))
     }
 
     fn is_register(&self, id: SymbolId) -> bool {
@@ -248,8 +228,8 @@ impl<'a> Emitter<'a> {
 
     fn module(&self, child_names: &ChildNames) -> Result<String, Problem> {
         let mut logic = String::new();
-        for (group, body) in &self.blocks {
-            self.group(group, body, &mut logic);
+        for block in self.blocks {
+            self.block(block, &mut logic);
         }
         let clocked = self.clocked()?;
         let instances = self.instances(child_names);
@@ -282,8 +262,10 @@ impl<'a> Emitter<'a> {
         for (id, symbol) in self.kernel.symbols.iter().enumerate() {
             let declared = match symbol.kind {
                 SymbolKind::Input | SymbolKind::Output | SymbolKind::Constant(_) => false,
-                SymbolKind::Local => true,
-                SymbolKind::ChildInput => self.assigned.contains(&id) && self.inlined(id).is_none(),
+                SymbolKind::Local => self.drives.contains_key(&id),
+                SymbolKind::ChildInput => {
+                    self.kernel.assigned.contains(&id) && self.inlined(id).is_none()
+                }
                 SymbolKind::ChildOutput => self.is_register(id) || self.read.contains(&id),
             };
             if declared {
@@ -304,25 +286,37 @@ impl<'a> Emitter<'a> {
         Ok(text)
     }
 
-    fn group(&self, group: &BTreeSet<SymbolId>, body: &[Stmt], out: &mut String) {
-        if group.iter().all(|&id| self.inlined(id).is_some()) {
+    fn block(&self, block: &Block, out: &mut String) {
+        if self.inlined(block.target).is_some() {
             return;
         }
         if let ([stmt], Some(Drive::Simple(value))) =
-            (body, group.first().and_then(|id| self.drives.get(id)))
+            (&block.body[..], self.drives.get(&block.target))
         {
-            if let StmtKind::Assign { target, .. } = &stmt.kind {
-                self.comments(stmt, 1, out);
-                let name = &self.kernel.symbols[*target].text;
-                let _ = writeln!(out, "{INDENT}assign {name} = {};", self.exact(value));
-                return;
-            }
+            self.comments(stmt, 1, out);
+            let name = &self.kernel.symbols[block.target].text;
+            let _ = writeln!(out, "{INDENT}assign {name} = {};", self.exact(value));
+            return;
         }
-        out.push_str(INDENT);
-        out.push_str("always @(*) begin\n");
-        self.body(body, 2, out);
+        // Icarus Verilog never runs an `always @(*)` that waits for nothing.
+        let always = if self.is_constant(block) {
+            "always_comb"
+        } else {
+            "always @(*)"
+        };
+        let _ = writeln!(out, "{INDENT}{always} begin");
+        self.body(&block.body, 2, out);
         out.push_str(INDENT);
         out.push_str("end\n");
+    }
+
+    /// The block reads nothing but constants and what it has assigned itself.
+    fn is_constant(&self, block: &Block) -> bool {
+        let mut read = BTreeSet::new();
+        collect_reads(&block.body, &mut read);
+        read.iter().all(|&id| {
+            id == block.target || matches!(self.kernel.symbols[id].kind, SymbolKind::Constant(_))
+        })
     }
 
     fn comments(&self, stmt: &Stmt, depth: usize, out: &mut String) {
@@ -437,7 +431,7 @@ impl<'a> Emitter<'a> {
                 continue;
             };
             let id = |port: &str| {
-                self.symbol_of(index, port)
+                symbol_of(self.kernel, index, port)
                     .ok_or_else(|| Problem::UnknownName(format!("{}${port}", child.instance)))
             };
             let (clock, d, q) = (id("clock")?, id("d")?, id("q")?);
@@ -456,7 +450,7 @@ impl<'a> Emitter<'a> {
                 continue;
             }
             let reset_id = id("reset")?;
-            let reset = if self.is_setup_reset(reset_id) {
+            let reset = if is_setup_reset(self.kernel, reset_id) {
                 let port = self.module.port("reset").filter(|port| {
                     port.bits == 1 && port.kind == rust_hdl_core::prelude::AtomKind::InputParameter
                 });
@@ -517,7 +511,7 @@ impl<'a> Emitter<'a> {
     }
 
     fn pin(&self, child: usize, port: &SignalInfo) -> String {
-        let Some(id) = self.symbol_of(child, &port.name) else {
+        let Some(id) = symbol_of(self.kernel, child, &port.name) else {
             return String::new();
         };
         let symbol = &self.kernel.symbols[id];
@@ -677,38 +671,5 @@ fn part(name: &str, of: usize, low: usize, bits: usize) -> String {
         format!("{name}[{low}]")
     } else {
         format!("{name}[{}:{low}]", low + bits - 1)
-    }
-}
-
-fn survey(body: &[Stmt], assigned: &mut BTreeSet<SymbolId>, read: &mut BTreeSet<SymbolId>) {
-    let mut note = |expr: &Expr| {
-        expr.reads(&mut |id, _, _| {
-            read.insert(id);
-        });
-    };
-    for stmt in body {
-        match &stmt.kind {
-            StmtKind::Assign { target, value, .. } => {
-                note(value);
-                assigned.insert(*target);
-            }
-            StmtKind::If { test, .. } | StmtKind::Case { test, .. } => note(test),
-        }
-    }
-    for stmt in body {
-        match &stmt.kind {
-            StmtKind::Assign { .. } => {}
-            StmtKind::If {
-                then, otherwise, ..
-            } => {
-                survey(then, assigned, read);
-                survey(otherwise, assigned, read);
-            }
-            StmtKind::Case { arms, .. } => {
-                for (_, arm) in arms {
-                    survey(arm, assigned, read);
-                }
-            }
-        }
     }
 }

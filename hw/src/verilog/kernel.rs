@@ -139,7 +139,7 @@ impl Op {
 }
 
 impl Expr {
-    fn new(node: Node, bits: usize) -> Self {
+    pub(crate) fn new(node: Node, bits: usize) -> Self {
         Self {
             node,
             bits,
@@ -165,6 +165,32 @@ impl Expr {
         match &self.node {
             Node::Value(value) => Some(value),
             _ => None,
+        }
+    }
+
+    /// Replaces the signals read.
+    pub(crate) fn rename(&mut self, rename: &mut dyn FnMut(SymbolId) -> SymbolId) {
+        match &mut self.node {
+            Node::Value(_) | Node::Enum(..) => {}
+            Node::Signal(id) | Node::Part(id, _) => *id = rename(*id),
+            Node::Not(base)
+            | Node::Neg(base)
+            | Node::Reduce(_, base)
+            | Node::ZeroExtend(base)
+            | Node::SignExtend(base) => base.rename(rename),
+            Node::Select(base, amount) | Node::Shift { base, amount, .. } => {
+                base.rename(rename);
+                amount.rename(rename);
+            }
+            Node::Binary(_, left, right) => {
+                left.rename(rename);
+                right.rename(rename);
+            }
+            Node::ReplaceBit { base, index, value } => {
+                base.rename(rename);
+                index.rename(rename);
+                value.rename(rename);
+            }
         }
     }
 
@@ -201,6 +227,12 @@ impl Expr {
 }
 
 impl Amount {
+    fn rename(&mut self, rename: &mut dyn FnMut(SymbolId) -> SymbolId) {
+        if let Amount::Variable(expr) = self {
+            expr.rename(rename);
+        }
+    }
+
     fn reads(&self, visit: &mut dyn FnMut(SymbolId, usize, usize)) {
         if let Amount::Variable(expr) = self {
             expr.reads(visit);
@@ -246,6 +278,8 @@ pub(crate) struct Kernel {
     pub(crate) enums: BTreeMap<String, (usize, usize)>,
     /// Symbols that `dff_setup!` covers: the reset of these registers is the block's `reset`.
     pub(crate) setup_registers: BTreeSet<usize>,
+    /// Targets with at least one assignment.
+    pub(crate) assigned: BTreeSet<SymbolId>,
 }
 
 /// Lowers the kernel of `module`. `scope` has the names of the module claimed so far.
@@ -331,6 +365,7 @@ pub(crate) fn lower(
         next_at: 0,
         comments: vec![],
         setup_registers: BTreeSet::new(),
+        assigned: BTreeSet::new(),
     };
     let body = lowering.block(code).map_err(wrap)?;
     for name in lowering.used_enums.keys() {
@@ -346,6 +381,7 @@ pub(crate) fn lower(
         body,
         enums,
         setup_registers: lowering.setup_registers,
+        assigned: lowering.assigned,
     })
 }
 
@@ -365,6 +401,7 @@ struct Lowering<'a> {
     next_at: usize,
     comments: Vec<String>,
     setup_registers: BTreeSet<usize>,
+    assigned: BTreeSet<SymbolId>,
 }
 
 type Lowered<T> = Result<T, Problem>;
@@ -393,7 +430,7 @@ impl Lowering<'_> {
                 // The kernel macro passes the invocation's source text.
                 let text = text
                     .trim_start_matches("comment")
-                    .trim_start_matches([' ', '!', '(', '"']);
+                    .trim_start_matches(|c: char| c.is_whitespace() || "!(\"".contains(c));
                 self.comments
                     .extend(text.lines().map(|line| line.trim().to_string()));
             }
@@ -503,6 +540,7 @@ impl Lowering<'_> {
             }
             _ => {}
         }
+        self.assigned.insert(target);
         self.push(
             body,
             at,

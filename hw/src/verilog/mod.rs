@@ -5,7 +5,7 @@
 //! one clocked block per clock, each target gets its own combinational block, and identical modules are printed once.
 
 mod check;
-mod collect;
+pub(crate) mod collect;
 mod emit;
 mod error;
 mod kernel;
@@ -15,9 +15,11 @@ mod value;
 
 pub use error::{PrintError, Problem};
 
-use collect::{collect, type_bits, Module};
+pub(crate) use collect::type_bits;
+use collect::{collect, Module};
 use emit::{kernel_module, port_list, ChildNames};
-use names::{module_name, printed, Scope, KEYWORDS};
+pub(crate) use names::printed;
+use names::{module_name, Scope, KEYWORDS};
 use rust_hdl_core::prelude::*;
 use serde::Serialize;
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -260,7 +260,7 @@ fn branches() {
         400,
         |_, _| {},
         drive_branches,
-    )
+    );
 }
 
 block! {

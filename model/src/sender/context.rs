@@ -68,7 +68,7 @@ impl SenderConfig {
 }
 
 /// Paths that [`SenderContext::ring`] holds.
-pub const RING: usize = 16;
+pub const RING: usize = params::RECYCLED_PATHS;
 
 /// The sender half of one QP. All zeros is a QP that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -14,6 +14,8 @@ pub use step::{step, BACKOFF_MAX, WHEEL_MAX};
 
 use mprdma_spec::status::WcStatus;
 
+pub use mprdma_spec::status::SendCause as Cause;
+
 pub use mprdma_spec::wire::mpaeth::{
     FLAG_ECN_ECHO as ACK_ECN, FLAG_RETX_ECHO as ACK_RETX, FLAG_SACK_MAP as ACK_MAP,
     FLAG_SYNC_NAK as ACK_SYNC_NAK, FLAG_WINDOW_NAK as ACK_WINDOW_NAK,
@@ -124,21 +126,6 @@ pub struct Counts {
     pub recovery: bool,
     /// Packets sent to a random path for probing, 0 to 2.
     pub probes: u8,
-}
-
-/// Why the packets of an event are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Cause {
-    /// For the first time.
-    #[default]
-    New = 0,
-    /// `hole_repair`: a SACK map shows them lost.
-    Hole = 1,
-    /// Recovery, on an ACK's clock.
-    Recovery = 2,
-    /// After a timeout, without a clock.
-    Timeout = 3,
 }
 
 /// What an event brings about.

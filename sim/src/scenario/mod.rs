@@ -4,9 +4,11 @@
 //! what would be right.
 
 mod error;
+mod event;
 mod load;
 
 pub use error::ScenarioError;
+pub use event::Event;
 
 use crate::time::Ps;
 use mprdma_spec::config::SIM;
@@ -29,6 +31,9 @@ pub struct Scenario {
     /// Exceptions for single links, applied in order.
     #[serde(default, rename = "link")]
     pub links: Vec<LinkRule>,
+    /// Changes of links at given times.
+    #[serde(default, rename = "event")]
+    pub events: Vec<Event>,
 }
 
 /// The network.
@@ -141,7 +146,7 @@ pub struct Pcie {
 }
 
 /// An exception for one link or, with `*`, for many.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkRule {
     /// Where the link starts: `card0`, `leaf1`, `spine3`, or a pattern such as `leaf*`.
@@ -173,6 +178,8 @@ pub struct LinkRule {
     pub reorder_ns: Option<u64>,
     /// Intervals of simulated time, in µs, during which the link is down: `[[100, 250]]`.
     pub down_us: Option<Vec<[u64; 2]>>,
+    /// Packets to lose, by number: `[1]` loses the first that the wire takes. Each direction counts for itself.
+    pub drop_nth: Option<Vec<u64>>,
 }
 
 fn default_card_rate() -> f64 {

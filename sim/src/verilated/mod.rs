@@ -64,6 +64,9 @@ pub enum CoreError {
     /// Waveforms need another build.
     #[error("this build records no waveforms; build with `--features wave`")]
     NoWave,
+    /// The model has no signals.
+    #[error("the model has no signals to record; waveforms need `--engine rtl`")]
+    NoSignals,
     /// The waveform file cannot be written.
     #[error("cannot write the waveform {}", file.display())]
     File {

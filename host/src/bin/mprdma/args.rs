@@ -332,6 +332,12 @@ pub struct WriteBw {
     /// Messages that may be outstanding per queue pair.
     #[arg(short, long, default_value_t = 128)]
     pub tx_depth: usize,
+    /// Flags every message FENCE: it waits for earlier READs and ATOMICs, of which this test has none.
+    #[arg(long)]
+    pub fence: bool,
+    /// Flags every message SYNC: it takes effect after all before it.
+    #[arg(long)]
+    pub sync: bool,
     /// Reports Gb/s instead of MB/s.
     #[arg(long = "report_gbits", alias = "report-gbits")]
     pub report_gbits: bool,

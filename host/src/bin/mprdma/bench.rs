@@ -223,6 +223,8 @@ fn measure(
                 opcode: WrOpcode::RdmaWrite,
                 flags: SendFlags {
                     signaled: true,
+                    fence: args.fence,
+                    sync: args.sync,
                     ..SendFlags::default()
                 },
                 addr: mr.addr() + offset,
