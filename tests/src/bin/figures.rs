@@ -4,10 +4,11 @@
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 use mprdma_host::verbs::DISTANCES;
-use mprdma_sim::time::US;
+use mprdma_sim::time::{Ps, US};
 use mprdma_tests::figures::run::{Engine, Tally};
 use mprdma_tests::figures::setting::{round_trip, Rules, A, B, C};
 use mprdma_tests::figures::{death, ecn, loss, order};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 /// Measures the transport in simulated networks.
@@ -15,12 +16,15 @@ use std::path::{Path, PathBuf};
 struct Arguments {
     /// What to measure; everything without it.
     what: Vec<What>,
-    /// Run on the golden model only, in seconds instead of minutes. Writes no results.
-    #[arg(long)]
-    model: bool,
+    /// What runs the flows. Only cards in RTL write results; the others take seconds instead of minutes.
+    #[arg(long, value_enum, default_value = "rtl")]
+    engine: Engine,
     /// Seeds per point; 1 on cards and 8 on the model without it.
     #[arg(long)]
     seeds: Option<u64>,
+    /// Simulated time of each point of loss, order and threshold, us.
+    #[arg(long)]
+    us: Option<u64>,
     /// Settings of the loss table.
     #[arg(long, default_value = "ABC")]
     settings: String,
@@ -38,13 +42,20 @@ enum What {
     Ecn,
 }
 
+impl Arguments {
+    /// Simulated time and seeds of a point. Cards get less of both: a millisecond of two cards takes seconds.
+    fn extent(&self, engine: Engine, seeds: u64) -> (Ps, u64) {
+        let (us, seeds) = match engine {
+            Engine::Model => (20_000, seeds),
+            Engine::StandIn | Engine::Rtl => (2_000, 1),
+        };
+        (self.us.unwrap_or(us) * US, self.seeds.unwrap_or(seeds))
+    }
+}
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let engine = if arguments.model {
-        Engine::Model
-    } else {
-        Engine::Rtl
-    };
+    let engine = arguments.engine;
     let wanted = |what| arguments.what.is_empty() || arguments.what.contains(&what);
     println!("engine: {}", engine.name());
     if wanted(What::Loss) {
@@ -54,20 +65,16 @@ fn main() -> Result<()> {
         deaths(engine, arguments.seeds.unwrap_or(3))?;
     }
     if wanted(What::Order) {
-        orders(engine, arguments.seeds.unwrap_or(1))?;
+        orders(engine, &arguments)?;
     }
     if wanted(What::Ecn) {
-        thresholds(engine, arguments.seeds.unwrap_or(1))?;
+        thresholds(engine, &arguments)?;
     }
     Ok(())
 }
 
 fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
-    let (time, seeds) = match engine {
-        Engine::Model => (20_000 * US, 8),
-        Engine::Rtl => (4_000 * US, 1),
-    };
-    let seeds = arguments.seeds.unwrap_or(seeds);
+    let (time, seeds) = arguments.extent(engine, 8);
     let settings = [A, B, C].into_iter();
     let mut found = Vec::new();
     println!(
@@ -75,20 +82,13 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
         time / US
     );
     for setting in settings.filter(|s| arguments.settings.contains(s.name)) {
-        println!(
-            "setting {}: round trip {:.2} us",
-            setting.name,
-            round_trip(engine, &setting)?
-        );
+        let round_trip = round_trip(engine, &setting)?;
+        println!("setting {}: round trip {round_trip:.2} us", setting.name);
         println!("{}", loss::HEAD);
-        found.extend(loss::rows(
-            engine,
-            setting,
-            &loss::LOSSES,
-            time,
-            seeds,
-            |row| println!("{row}"),
-        )?);
+        loss::rows(engine, setting, &loss::LOSSES, time, seeds, |row| {
+            println!("{row}");
+            found.push(row.json(engine));
+        })?;
         let case = loss::Case {
             setting,
             rules: Rules::Extended,
@@ -100,13 +100,16 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
             "with 1 % of the ACKs on that path lost too: {:.1} Gb/s\n",
             both.gbps
         );
+        if engine == Engine::Rtl {
+            write(&target().join("loss.json"), &found)?;
+        }
     }
-    if engine == Engine::Rtl {
-        let rows: Vec<_> = found.iter().map(|row| row.json(engine)).collect();
-        let file = target().join("loss.json");
-        std::fs::write(&file, serde_json::to_string_pretty(&rows)? + "\n")?;
-        println!("{}", file.display());
-    }
+    Ok(())
+}
+
+fn write(file: &Path, rows: &[Value]) -> Result<()> {
+    std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?;
+    println!("{}", file.display());
     Ok(())
 }
 
@@ -137,11 +140,8 @@ fn deaths(engine: Engine, seeds: u64) -> Result<()> {
     Ok(())
 }
 
-fn orders(engine: Engine, seeds: u64) -> Result<()> {
-    let time = match engine {
-        Engine::Model => 20_000 * US,
-        Engine::Rtl => 2_000 * US,
-    };
+fn orders(engine: Engine, arguments: &Arguments) -> Result<()> {
+    let (time, seeds) = arguments.extent(engine, 4);
     println!(
         "\n## Distance of accepted packets from the next in order, with cross traffic, {} us\n",
         time / US
@@ -177,11 +177,8 @@ fn orders(engine: Engine, seeds: u64) -> Result<()> {
     Ok(())
 }
 
-fn thresholds(engine: Engine, seeds: u64) -> Result<()> {
-    let time = match engine {
-        Engine::Model => 20_000 * US,
-        Engine::Rtl => 2_000 * US,
-    };
+fn thresholds(engine: Engine, arguments: &Arguments) -> Result<()> {
+    let (time, seeds) = arguments.extent(engine, 4);
     println!(
         "\n## Goodput against the ECN threshold K: 40 Gb/s host, n equal paths, 1 KiB, delta 32\n"
     );

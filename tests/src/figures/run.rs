@@ -4,6 +4,7 @@ use crate::rig::{write_request, Pair, PairAttr, Rig, US};
 use anyhow::{ensure, Result};
 use mprdma_host::memory::{Memory, PageSize};
 use mprdma_host::verbs::{Mr, MultiPath, RtsAttr, DISTANCES};
+use mprdma_sim::engine as cards;
 use mprdma_sim::fabric::FabricStats;
 use mprdma_sim::golden::{self, Change, Flow, FlowOutcome, Latency, Load, Sample, SenderConfig};
 use mprdma_sim::scenario::Scenario;
@@ -25,10 +26,12 @@ const LONGEST: u32 = 8;
 const POLL: Ps = US / 4;
 
 /// What runs the flows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Engine {
-    /// The golden model.
+    /// The golden model, one engine per flow end.
     Model,
+    /// The golden model as a card, with the driver.
+    StandIn,
     /// Verilated cards and their driver.
     Rtl,
 }
@@ -39,6 +42,7 @@ impl Engine {
     pub const fn name(self) -> &'static str {
         match self {
             Engine::Model => "model",
+            Engine::StandIn => "stand-in",
             Engine::Rtl => "rtl",
         }
     }
@@ -133,7 +137,8 @@ impl Observed {
 pub fn run(engine: Engine, request: &Request<'_>) -> Result<Observed> {
     match engine {
         Engine::Model => Ok(on_model(request)),
-        Engine::Rtl => on_rtl(request),
+        Engine::StandIn => on_cards(cards::Engine::Model, request),
+        Engine::Rtl => on_cards(cards::Engine::Rtl, request),
     }
 }
 
@@ -307,10 +312,11 @@ fn exponential(rng: &mut ChaCha8Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.random::<f64>()).ln()
 }
 
-fn on_rtl(request: &Request<'_>) -> Result<Observed> {
+fn on_cards(engine: cards::Engine, request: &Request<'_>) -> Result<Observed> {
     let mut scenario = request.scenario.clone();
     scenario.card.bitmap_slots = request.flows[0].slots as usize;
     let options = Options {
+        engine,
         seed: request.seed,
         threads: 0,
         pcap: None,
