@@ -36,6 +36,8 @@ fn main() -> Result<()> {
         wave,
     };
     let dir = model.build(&cache()?)?;
+    // Somebody may clean the cache.
+    println!("cargo::rerun-if-changed={}", model.library(&dir).display());
     println!("cargo::rustc-link-search=native={}", dir.display());
     println!("cargo::rustc-link-lib=static={TOP}");
     println!("cargo::rustc-link-lib=stdc++");
