@@ -119,6 +119,20 @@ pub enum Error {
         /// The state it is in.
         state: QpState,
     },
+    /// This process has no such queue pair.
+    #[error("there is no QP {qpn}")]
+    NoQueuePair {
+        /// Queue pair number.
+        qpn: u32,
+    },
+    /// The card traces another queue pair, or none.
+    #[error("QP {qpn} is not traced{}", .traced.map_or_else(String::new, |other| format!(": QP {other} is")))]
+    NotTraced {
+        /// The one that was asked for.
+        qpn: u32,
+        /// The one that is traced.
+        traced: Option<u32>,
+    },
     /// A ring has no room for a work request.
     #[error("QP {qpn}: the {queue} queue of {capacity} entries is full; {posted} requests of the list were posted")]
     QueueFull {

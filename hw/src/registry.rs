@@ -5,7 +5,7 @@ use crate::leaf;
 use crate::nic;
 use crate::nic::types;
 use crate::verilog::{generate, PrintError};
-use mprdma_spec::config::{Config, SIM};
+use mprdma_spec::config::{Config, SIM, SIM_L64};
 use rust_hdl_core::prelude::*;
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ use thiserror::Error;
 pub const TOP: &str = "mprdma_core";
 
 /// The named configurations.
-pub const CONFIGS: &[Config] = &[SIM];
+pub const CONFIGS: &[Config] = &[SIM, SIM_L64];
 
 /// A block and how to make it.
 #[derive(Clone, Copy)]
@@ -151,18 +151,18 @@ pub fn blocks() -> Vec<BlockInfo> {
             TimerWheel::<10, 8>::default()
         ),
         sized!("registers", "AXI4-Lite registers, doorbells, commands, counters",
-            |config| qp_log2 in [8], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
+            |config| qp_log2 in [10], QPW => nic::control::Registers::<{ QPW + 2 }>::new(config)),
         sized!("sq_fetch", "fetches send work requests",
-            |config| qp_log2 in [8], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
+            |config| qp_log2 in [10], QPW => nic::sq_fetch::SqFetch::<QPW, { QPW + 1 }>::default()),
         sized!("segment", "cuts messages into packets",
-            |config| qp_log2 in [8], QPW => nic::segment::Segment::<QPW, { QPW + 6 }>::default()),
-        sized!("tx_build", "builds frames", |config| qp_log2 in [8], QPW => nic::tx_build::TxBuild::<QPW>::default()),
+            |config| qp_log2 in [10], QPW => nic::segment::Segment::<QPW, { QPW + 6 }>::default()),
+        sized!("tx_build", "builds frames", |config| qp_log2 in [10], QPW => nic::tx_build::TxBuild::<QPW>::default()),
         sized!("tx_complete", "completes send work requests",
-            |config| qp_log2 in [8], QPW => nic::tx_complete::TxComplete::<QPW, { QPW + 6 }>::default()),
+            |config| qp_log2 in [10], QPW => nic::tx_complete::TxComplete::<QPW, { QPW + 6 }>::default()),
         sized!("receiver", "receiver engine, 64 or 128 slots",
-            |config| bitmap_slots in [64, 128], L => nic::receiver::ReceiverEngine::<8, L>::default()),
+            |config| bitmap_slots in [64, 128], L => nic::receiver::ReceiverEngine::<10, L>::default()),
         sized!("mr_table", "memory region table", |config| mr_log2 in [8], MRW => nic::mr_table::MrTable::<MRW>::default()),
-        sized!("rx_classify", "sorts received packets", |config| qp_log2 in [8], QPW => nic::rx_classify::RxClassify::<QPW>::default()),
+        sized!("rx_classify", "sorts received packets", |config| qp_log2 in [10], QPW => nic::rx_classify::RxClassify::<QPW>::default()),
         sized!("cq_writer", "writes completions", |config| cq_log2 in [6], CQW => nic::cq_writer::CqWriter::<CQW>::default()),
         fixed!(
             "eq_writer",
@@ -179,11 +179,14 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes of host memory for three clients, and interrupts",
             dma::DmaWrite::default()
         ),
-        sized!("sender", "sender engine", |config| qp_log2 in [8], QPW => nic::sender::Sender::<QPW>::default()),
+        sized!("sender", "sender engine, 64 or 128 slots",
+            |config| bitmap_slots in [64, 128], L => nic::sender::Sender::<10, L>::default()),
         sized!("rx_parse", "takes received frames apart",
             |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
+        sized!("telemetry", "counts per queue pair and per virtual path",
+            |config| qp_log2 in [8], QPW => nic::telemetry::Telemetry::<QPW>::default()),
         sized!("place", "received payloads, ACKs and completions, in order",
-            |config| qp_log2 in [8], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
+            |config| qp_log2 in [10], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
         BlockInfo {
             name: TOP,
             about: "the whole NIC",
@@ -193,7 +196,8 @@ pub fn blocks() -> Vec<BlockInfo> {
                 config.mr_log2,
                 config.bitmap_slots,
             ) {
-                (8, 6, 8, 128) => Ok(Box::new(nic::core::SimCore::new(config))),
+                (10, 6, 8, 128) => Ok(Box::new(nic::core::SimCore::new(config))),
+                (10, 6, 8, 64) => Ok(Box::new(nic::core::SimL64Core::new(config))),
                 _ => Err(RegistryError::NoCore(config.name)),
             },
         },
@@ -250,5 +254,8 @@ pub fn records() -> Vec<TypeDescriptor> {
         types::DmaReadReq,
         types::DmaWriteReq,
         nic::receiver::records::ReceiverState,
+        nic::telemetry::SenderTally,
+        nic::telemetry::ReceiverTally,
+        nic::telemetry::VpTally,
     ]
 }

@@ -7,6 +7,8 @@ use std::process::Command;
 
 /// What is compiled.
 pub struct Model {
+    /// Name of the library; the C++ classes are called V`name`, so that several cores link into one program.
+    pub name: &'static str,
     /// Top module.
     pub top: &'static str,
     /// Its source.
@@ -15,6 +17,8 @@ pub struct Model {
     pub shim: String,
     /// With waveform tracing.
     pub wave: bool,
+    /// With Verilator's own library, which one core of a program brings along for all.
+    pub runtime: bool,
 }
 
 /// Lint is the business of the hardware crate's own checks.
@@ -53,11 +57,11 @@ impl Model {
             package: "clang",
         };
         let versions = [verilator.version()?, clang.version()?];
-        let done = cache.join(format!("{}-{}", self.top, self.hash(&versions)));
+        let done = cache.join(format!("{}-{}", self.name, self.hash(&versions)));
         if self.library(&done).is_file() {
             return Ok(done);
         }
-        let work = cache.join(format!("building-{}-{}", self.top, std::process::id()));
+        let work = cache.join(format!("building-{}-{}", self.name, std::process::id()));
         std::fs::create_dir_all(&work).with_context(|| format!("creating {}", work.display()))?;
         let built = self
             .verilate(&verilator, &work)
@@ -74,7 +78,7 @@ impl Model {
 
     /// The library in its directory.
     pub fn library(&self, dir: &Path) -> PathBuf {
-        dir.join(format!("lib{}.a", self.top))
+        dir.join(format!("lib{}.a", self.name))
     }
 
     /// Everything the result depends on: sources, flags, tools, and the processor, for which it is compiled.
@@ -87,6 +91,7 @@ impl Model {
             &self.shim,
             processor,
             if self.wave { "wave" } else { "" },
+            if self.runtime { "runtime" } else { "" },
         ];
         for part in fixed
             .into_iter()
@@ -113,7 +118,9 @@ impl Model {
         let mut command = Command::new(verilator.program);
         command
             .args(VERILATOR)
-            .args(["--top-module", self.top, "-Mdir"])
+            .args(["--top-module", self.top, "--prefix"])
+            .arg(format!("V{}", self.name))
+            .arg("-Mdir")
             .arg(work.join("cpp"));
         if self.wave {
             command.args(["--trace-fst", "--trace-structs"]);
@@ -123,12 +130,12 @@ impl Model {
 
     fn compile(&self, work: &Path) -> Result<()> {
         let root = verilator_root()?;
-        let mut sources = vec![
-            work.join("shim.cpp"),
-            root.join("include/verilated.cpp"),
-            root.join("include/verilated_threads.cpp"),
-        ];
-        if self.wave {
+        let mut sources = vec![work.join("shim.cpp")];
+        if self.runtime {
+            sources.push(root.join("include/verilated.cpp"));
+            sources.push(root.join("include/verilated_threads.cpp"));
+        }
+        if self.runtime && self.wave {
             sources.push(root.join("include/verilated_fst_c.cpp"));
         }
         let generated =
@@ -141,7 +148,7 @@ impl Model {
         let objects = self.objects(work, &root, &sources)?;
         self.compiler(work, &root)
             .objects(objects)
-            .try_compile(self.top)
+            .try_compile(self.name)
             .context("archiving the core")
     }
 

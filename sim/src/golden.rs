@@ -157,7 +157,13 @@ pub fn stream(scenario: &Scenario, setting: &Setting, seed: u64) -> Outcome {
         free_at: [0; 2],
         quarter_at: 0,
     };
-    run.sender_event(0, &SenderEvent::Work(setting.packets));
+    run.sender_event(
+        0,
+        &SenderEvent::Work {
+            packets: setting.packets,
+            sync: false,
+        },
+    );
     while run.outcome.delivered < setting.packets && run.outcome.time < setting.limit {
         run.next();
     }
@@ -225,6 +231,7 @@ impl Run<'_> {
             rnd: self.rng.next_u64(),
             backlog: waiting >= 2,
             full: waiting >= 1000,
+            slots: self.setting.slots,
         };
         let (context, out) = sender::step(&self.sender, event, &env);
         self.sender = context;

@@ -2,11 +2,12 @@
 //!
 //! Nothing runs by itself, so a test with one thread gets the same trace every time.
 
-use crate::card::Nic;
-use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake};
-use crate::scenario::{LinkRule, Scenario};
+use crate::engine::Cores;
+use crate::fabric::Tap;
+use crate::pcie::{FileCache, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
+use crate::scenario::{Event, LinkRule, Scenario};
 use crate::time::{Ps, NS};
-use crate::verilated::{self, CoreError};
+use crate::verilated::CoreError;
 use crate::world::{Options, World, WorldError, WorldStats};
 use mprdma_host::device::{Device, DeviceError, Identity};
 use mprdma_host::memory::Memory;
@@ -40,16 +41,17 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// The scenario with Verilated cores.
+    /// The scenario with the engine that the options name.
     pub fn new(scenario: &Scenario, options: &Options) -> Result<InProcess, InProcessError> {
-        InProcess::with_cores(scenario, options, verilated::cores(scenario, None)?)
+        let cores = options.engine.cores(scenario, None)?;
+        InProcess::with_cores(scenario, options, cores)
     }
 
     /// The scenario with other cores.
     pub fn with_cores(
         scenario: &Scenario,
         options: &Options,
-        cores: Vec<Box<dyn Nic>>,
+        cores: impl Into<Cores>,
     ) -> Result<InProcess, InProcessError> {
         let world = World::new(scenario, options, cores)?;
         Ok(InProcess {
@@ -80,6 +82,11 @@ impl InProcess {
         }
     }
 
+    /// Shows what a card writes into memory to `sink`, in order, until another takes its place.
+    pub fn watch(&self, card: usize, sink: Option<Box<dyn WriteSink>>) {
+        self.world().host(card).set_writes(sink);
+    }
+
     /// Simulated time, ps.
     pub fn now(&self) -> Ps {
         self.world().now()
@@ -103,6 +110,16 @@ impl InProcess {
     /// Changes links; says how many matched.
     pub fn change_link(&self, rule: &LinkRule, down: Option<bool>) -> usize {
         self.world().change_link(rule, down)
+    }
+
+    /// Adds events whose times count from now; says how many links they change.
+    pub fn schedule(&self, events: &[Event]) -> usize {
+        self.world().schedule(events)
+    }
+
+    /// Lets `tap` see every frame of the network, and drop what it likes.
+    pub fn set_tap(&self, tap: Box<dyn Tap>) {
+        self.world().set_tap(tap);
     }
 
     /// Counters of everything.
@@ -329,7 +346,7 @@ mod tests {
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(
-            device.write32(4 << 20, 0),
+            device.write32(8 << 20, 0),
             Err(DeviceError::OutOfBar { .. })
         ));
         assert!(matches!(

@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Shortest frame without FCS (IEEE 802.3 clause 4A.4.2); shorter ones are padded.
-const MIN_FRAME: usize = 60;
+pub(crate) const MIN_FRAME: usize = 60;
 
 /// What passed the MAC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

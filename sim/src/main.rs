@@ -2,10 +2,11 @@
 
 use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
+use mprdma_sim::engine::Engine;
 use mprdma_sim::scenario::{LinkRule, Scenario};
 use mprdma_sim::server::control::{ask, stop, Request};
 use mprdma_sim::server::Server;
-use mprdma_sim::verilated::{cores, Wave, Window};
+use mprdma_sim::verilated::{Wave, Window};
 use mprdma_sim::world::Options;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,6 +54,10 @@ enum Command {
 struct Up {
     /// File, or the name of a built-in scenario: demo, direct, small.
     scenario: String,
+    /// What the cards are: the Verilated RTL, or the golden model in its place, some fifty times faster and without
+    /// waveforms. Driver, network and captures are the same.
+    #[arg(long, value_enum, default_value_t = Engine::Rtl)]
+    engine: Engine,
     /// Directory of the cards' sockets nic0.sock, nic1.sock, …
     #[arg(long, default_value = DIRECTORY)]
     dir: PathBuf,
@@ -173,8 +178,9 @@ fn run_up(up: Up) -> Result<()> {
         dir: up.dir.clone(),
         window,
     });
-    let cores = cores(&scenario, wave.as_ref())?;
+    let cores = up.engine.cores(&scenario, wave.as_ref())?;
     let options = Options {
+        engine: up.engine,
         seed: up.seed,
         threads: up.threads,
         pcap: up.pcap,

@@ -1,5 +1,8 @@
 //! The program as a user sees it.
 
+use mprdma_host::address::Address;
+use mprdma_host::backend;
+use mprdma_spec::csr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -157,6 +160,30 @@ fn errors_say_what_and_where_and_what_to_do() {
         );
     }
     std::fs::remove_dir_all(dir).unwrap();
+}
+
+/// The model needs no core, so this runs in every build.
+#[test]
+fn the_model_runs_behind_the_same_sockets() {
+    let dir = directory("model");
+    let mut child = up(&dir, &["--engine", "model"]);
+    let (good, out, _) = run(program().arg("stats").arg(&dir));
+    let stats: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(good && stats["cards"].as_array().unwrap().len() == 2);
+    let address = Address::VfioUser(dir.join("nic0.sock"));
+    let device = backend::open(&address, backend::ANSWER_TIMEOUT).unwrap();
+    assert_eq!(device.read32(csr::MAGIC).unwrap(), csr::MAGIC_VALUE);
+    drop(device);
+    let (good, _, error) = run(program().arg("down").arg(&dir));
+    assert!(good && child.wait().unwrap().success(), "{error}");
+    std::fs::remove_dir_all(dir).unwrap();
+}
+
+#[test]
+fn the_model_has_no_waveforms() {
+    let model = ["up", "small", "--engine", "model", "--wave", "3..9"];
+    let (good, _, error) = run(program().args(model));
+    assert!(!good && error.contains("--engine rtl"), "{error}");
 }
 
 #[test]

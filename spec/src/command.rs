@@ -31,6 +31,12 @@ pub enum Opcode {
     CreateEq = 9,
     /// Destroys the EQ [`eq_image::EQN`].
     DestroyEq = 10,
+    /// Reads what a QP has counted since CREATE_QP into [`qp_stats`]; takes [`qp_image::QPN`].
+    QueryQpStats = 11,
+    /// Counts per virtual path of the QP in a [`trace_request`] from now on, and no longer of the one before.
+    TraceQp = 12,
+    /// Reads four virtual paths' counts into [`trace_records`]; takes a [`trace_request`] of an existing QP.
+    ReadTrace = 13,
 }
 
 /// Result codes of a command, in the low byte of [`crate::csr::CMD_STATUS`].
@@ -94,7 +100,7 @@ pub const MASK_ADDRESS: u64 = 1 << 1;
 pub const MASK_RECEIVER: u64 = 1 << 2;
 /// [`qp_image::MASK`] bit: take the sender half (SQ_PSN, timers, retry counts) and restart it.
 pub const MASK_SENDER: u64 = 1 << 3;
-/// [`qp_image::MASK`] bit: take the multi-path parameters.
+/// [`qp_image::MASK`] bit: take the multi-path parameters and the switches of the extensions.
 pub const MASK_MULTIPATH: u64 = 1 << 4;
 
 /// [`qp_image::RIGHTS`] and [`mr_image::RIGHTS`] bit: local write.
@@ -178,6 +184,84 @@ layout! {
 }
 
 layout! {
+    /// Result of QUERY_QP_STATS: counts since CREATE_QP, each modulo 2^32; the sender half in the first 64 bytes, the receiver half in the last 64. Diagnostic only: nothing of the transport reads them.
+    qp_stats: 128 bytes {
+        SENT @ 0 + 32 = "Data packets sent, retransmissions included.",
+        RETX_HOLE @ 32 + 32 = "Retransmissions of holes that a SACK map showed.",
+        RETX_RECOVERY @ 64 + 32 = "Retransmissions in recovery, on the clock of ACKs.",
+        RETX_TIMEOUT @ 96 + 32 = "Retransmissions after a timeout, without a clock.",
+        PATH_SWITCHES @ 128 + 32 = "Packets that left on another virtual path than the packet before.",
+        PRUNES @ 160 + 32 = "ACKs of slow paths, which clocked nothing out.",
+        PROBES @ 192 + 32 = "Packets that probed a random path.",
+        ECN_ECHOES @ 224 + 32 = "ACKs that echoed a CE mark.",
+        WINDOW_NAKS @ 256 + 32 = "Window NAKs received.",
+        SYNC_NAKS @ 288 + 32 = "Sync NAKs received.",
+        GHOSTS @ 320 + 32 = "ACKs for PSNs before snd_una.",
+        TIMEOUTS @ 352 + 32 = "Retransmission timeouts.",
+        RECOVERIES @ 384 + 32 = "Times that loss recovery was entered.",
+        LAST_VP @ 416 + 16 = "Virtual path of the last packet sent.",
+        STARTED @ 432 + 1 = "A packet has been sent: LAST_VP holds.",
+        ACCEPTED @ 512 + 32 = "Data packets accepted.",
+        DUPLICATES @ 544 + 32 = "Data packets that had arrived before.",
+        OUT_OF_WINDOW @ 576 + 32 = "Data packets dropped beyond the bitmap, each answered by a window NAK.",
+        SYNC_NAKS_SENT @ 608 + 32 = "Data packets of synchronised messages that came too early.",
+        RNR_NAKS_SENT @ 640 + 32 = "Requests refused for want of a receive WQE.",
+        CE_MARKS @ 672 + 32 = "Data packets that carried a CE mark.",
+        DISTANCE_0 @ 704 + 32 = "Accepted packets that were next in order.",
+        DISTANCE_1 @ 736 + 32 = "Accepted 1 packet ahead of the next in order.",
+        DISTANCE_2 @ 768 + 32 = "Accepted 2 to 3 packets ahead.",
+        DISTANCE_4 @ 800 + 32 = "Accepted 4 to 7 packets ahead.",
+        DISTANCE_8 @ 832 + 32 = "Accepted 8 to 15 packets ahead.",
+        DISTANCE_16 @ 864 + 32 = "Accepted 16 to 31 packets ahead.",
+        DISTANCE_32 @ 896 + 32 = "Accepted 32 to 63 packets ahead.",
+        DISTANCE_64 @ 928 + 32 = "Accepted 64 packets ahead or more.",
+    }
+}
+
+layout! {
+    /// Arguments of TRACE_QP and READ_TRACE.
+    trace_request: 128 bytes {
+        QPN @ 0 + 24 = "TRACE_QP: the QP to trace. READ_TRACE: any QP that exists; the result names the one that is traced.",
+        GROUP @ 24 + 8 = "READ_TRACE: which four virtual paths, 0 to 15; 16 reads the rest, counted together as VP0.",
+        VP_BASE @ 32 + 16 = "TRACE_QP: UDP source port of the first of the 64 virtual paths.",
+    }
+}
+
+layout! {
+    /// Result of READ_TRACE: counts since TRACE_QP, each modulo 2^32.
+    trace_records: 128 bytes {
+        VP0_SENT @ 0 + 32 = "Virtual path 4 * GROUP + 0: data packets sent, retransmissions included.",
+        VP0_RETRANSMITTED @ 32 + 32 = "Retransmissions among them.",
+        VP0_ACKED @ 64 + 32 = "ACKs and NAKs that came back on it.",
+        VP0_ECN_MARKED @ 96 + 32 = "Those among them that echoed a CE mark.",
+        VP0_PRUNED @ 128 + 32 = "Those among them that came too late: the path was pruned.",
+        VP1_SENT @ 160 + 32 = "Virtual path 4 * GROUP + 1: data packets sent, retransmissions included.",
+        VP1_RETRANSMITTED @ 192 + 32 = "Retransmissions among them.",
+        VP1_ACKED @ 224 + 32 = "ACKs and NAKs that came back on it.",
+        VP1_ECN_MARKED @ 256 + 32 = "Those among them that echoed a CE mark.",
+        VP1_PRUNED @ 288 + 32 = "Those among them that came too late: the path was pruned.",
+        VP2_SENT @ 320 + 32 = "Virtual path 4 * GROUP + 2: data packets sent, retransmissions included.",
+        VP2_RETRANSMITTED @ 352 + 32 = "Retransmissions among them.",
+        VP2_ACKED @ 384 + 32 = "ACKs and NAKs that came back on it.",
+        VP2_ECN_MARKED @ 416 + 32 = "Those among them that echoed a CE mark.",
+        VP2_PRUNED @ 448 + 32 = "Those among them that came too late: the path was pruned.",
+        VP3_SENT @ 480 + 32 = "Virtual path 4 * GROUP + 3: data packets sent, retransmissions included.",
+        VP3_RETRANSMITTED @ 512 + 32 = "Retransmissions among them.",
+        VP3_ACKED @ 544 + 32 = "ACKs and NAKs that came back on it.",
+        VP3_ECN_MARKED @ 576 + 32 = "Those among them that echoed a CE mark.",
+        VP3_PRUNED @ 608 + 32 = "Those among them that came too late: the path was pruned.",
+        QPN @ 640 + 16 = "The QP that is traced.",
+        ACTIVE @ 656 + 1 = "A QP is traced; the counts mean nothing otherwise.",
+        VP_BASE @ 672 + 16 = "UDP source port of the first virtual path.",
+    }
+}
+
+/// Virtual paths that TRACE_QP counts one by one; the rest is counted together.
+pub const TRACED_VPS: usize = 64;
+/// Virtual paths in one [`trace_records`].
+pub const TRACE_GROUP: usize = 4;
+
+layout! {
     /// Arguments of REGISTER_MR and DEREGISTER_MR: one contiguous IOVA range.
     mr_image: 128 bytes {
         KEY @ 0 + 32 = "lkey and rkey: table index in bits 31..8, generation in bits 7..0.",
@@ -213,6 +297,9 @@ layout! {
 pub const LAYOUTS: &[Layout] = &[
     qp_image::LAYOUT,
     qp_status::LAYOUT,
+    qp_stats::LAYOUT,
+    trace_request::LAYOUT,
+    trace_records::LAYOUT,
     mr_image::LAYOUT,
     cq_image::LAYOUT,
     eq_image::LAYOUT,

@@ -17,14 +17,21 @@ pub struct Config {
     pub bitmap_slots: usize,
 }
 
-/// The card that the simulator runs: 256 queue pairs, 128 slots.
+/// The card that the simulator runs: 1,024 queue pairs, 128 slots.
 pub const SIM: Config = Config {
     name: "sim",
-    qp_log2: 8,
+    qp_log2: 10,
     cq_log2: 6,
     eq_log2: 0,
     mr_log2: 8,
     bitmap_slots: 128,
+};
+
+/// The same card with the 64 slots of the published design, to compare the two.
+pub const SIM_L64: Config = Config {
+    name: "sim-l64",
+    bitmap_slots: 64,
+    ..SIM
 };
 
 /// log2 of the launched-message ring of a queue pair: 64 messages may be in flight.

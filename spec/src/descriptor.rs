@@ -14,7 +14,7 @@ pub enum WrOpcode {
 
 /// [`sq_wqe::FLAGS`] bit: a CQE is wanted on success (errors always make one).
 pub const WQE_SIGNALED: u64 = 1 << 0;
-/// [`sq_wqe::FLAGS`] bit: wait for earlier READs and ATOMICs (IBA 10.8.3.3).
+/// [`sq_wqe::FLAGS`] bit: wait for earlier READs and ATOMICs (IBA 10.8.3.3). Behind WRITEs there is nothing to wait for.
 pub const WQE_FENCE: u64 = 1 << 1;
 /// [`sq_wqe::FLAGS`] bit: solicited event at the peer.
 pub const WQE_SOLICITED: u64 = 1 << 2;

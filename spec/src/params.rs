@@ -40,6 +40,8 @@ params! {
     RNR_RETRY = "rnr_retry", 7 in 0 ..= 7, "RNR NAKs in a row before ERROR; 7 is without end.";
 }
 
+/// Paths that extension `vp_recycle` keeps (protocol section 5).
+pub const RECYCLED_PATHS: usize = 16;
 /// Largest message in bytes (protocol section 9).
 pub const MAX_MESSAGE: u64 = 1 << 31;
 /// Path MTUs in bytes, indexed by IBA code minus one.

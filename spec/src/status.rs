@@ -50,3 +50,18 @@ impl WcStatus {
         Self::ALL.iter().copied().find(|s| *s as u8 == code)
     }
 }
+
+/// Why the packets of an event are sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum SendCause {
+    /// For the first time.
+    #[default]
+    New = 0,
+    /// `hole_repair`: a SACK map shows them lost.
+    Hole = 1,
+    /// Recovery, on an ACK's clock.
+    Recovery = 2,
+    /// After a timeout, without a clock.
+    Timeout = 3,
+}

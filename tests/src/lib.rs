@@ -1,6 +1,9 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
+pub mod chaos;
+pub mod lose;
 pub mod measure;
 pub mod registers;
 pub mod reorder;
 pub mod rig;
+pub mod sync;

@@ -107,6 +107,9 @@ fn commands(text: &mut String) {
         (DestroyCq, "cq_image"),
         (CreateEq, "eq_image"),
         (DestroyEq, "eq_image"),
+        (QueryQpStats, "qp_image; result qp_stats"),
+        (TraceQp, "trace_request"),
+        (ReadTrace, "trace_request; result trace_records"),
     ] {
         writeln!(text, "| {} | {opcode:?} | {arguments} |", opcode as u8).expect("a string");
     }

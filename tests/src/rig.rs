@@ -1,4 +1,7 @@
 //! Two or more cards in this process, a driver on each, and queue pairs between them.
+//!
+//! The cards are the RTL or the model that stands in for it: [`Rig::start`] takes what the test runs [`on`], else what
+//! the environment variable `MPRDMA_ENGINE` names (`rtl` or `model`), else the RTL.
 
 use anyhow::{bail, ensure, Context as _, Result};
 use mprdma_host::memory::{Memory, PageSize};
@@ -7,6 +10,7 @@ use mprdma_host::verbs::{
     Access, AddressHandle, Context, ContextAttr, Cq, InitAttr, Mode, Mr, Mtu, Pd, Qp, QpInitAttr,
     RtrAttr, RtsAttr, SendFlags, SendWr, Vlan, Wc,
 };
+use mprdma_sim::engine::Engine;
 use mprdma_sim::inproc::InProcess;
 use mprdma_sim::scenario::Scenario;
 use mprdma_sim::time::{Ps, NS};
@@ -15,12 +19,57 @@ use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::status::WcStatus;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 
 /// One microsecond of simulated time.
 pub const US: Ps = 1000 * NS;
+
+thread_local! {
+    static ENGINE: Cell<Option<Engine>> = const { Cell::new(None) };
+}
+
+/// Runs `test` with rigs of this engine, those that it starts on this thread.
+pub fn on<R>(engine: Engine, test: impl FnOnce() -> R) -> R {
+    /// Also when the test panics: the thread may go on with another one.
+    struct Restore(Option<Engine>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ENGINE.set(self.0);
+        }
+    }
+    let _restore = Restore(ENGINE.replace(Some(engine)));
+    test()
+}
+
+/// The engine of the rigs that are started now.
+pub fn engine() -> Result<Engine> {
+    if let Some(engine) = ENGINE.get() {
+        return Ok(engine);
+    }
+    match std::env::var("MPRDMA_ENGINE").as_deref() {
+        Err(std::env::VarError::NotPresent) | Ok("rtl") => Ok(Engine::Rtl),
+        Ok("model") => Ok(Engine::Model),
+        other => bail!("MPRDMA_ENGINE is {other:?}; write rtl or model"),
+    }
+}
+
+/// Runs tests of the file once more, on the model: `on_model!(one_test, another_test);`.
+#[macro_export]
+macro_rules! on_model {
+    ($($test:ident),+ $(,)?) => {
+        mod on_model {
+            $(
+                #[test]
+                fn $test() -> anyhow::Result<()> {
+                    $crate::rig::on(mprdma_sim::engine::Engine::Model, super::$test)
+                }
+            )+
+        }
+    };
+}
 
 /// How a pair of queue pairs is set up.
 #[derive(Clone, Copy, Debug)]
@@ -110,13 +159,18 @@ fn gid(card: usize, ipv6: bool) -> Gid {
 impl Rig {
     /// Builds the world and opens every card.
     pub fn new(scenario: &Scenario, options: &Options) -> Result<Self> {
+        Self::open(scenario, options, &ContextAttr::default())
+    }
+
+    /// Builds the world and opens every card with these attributes and a MAC address of its own.
+    pub fn open(scenario: &Scenario, options: &Options, attr: &ContextAttr) -> Result<Self> {
         let sim = InProcess::new(scenario, options)?;
         let cards = sim.stats().cards.len();
         let sides = (0..cards)
             .map(|card| {
                 let attr = ContextAttr {
                     mac: Some(mac(card)),
-                    ..ContextAttr::default()
+                    ..*attr
                 };
                 let context = Context::open(Arc::new(sim.device(card)), &attr)?;
                 let (pd, cq) = (context.alloc_pd()?, context.create_cq(4096)?);
@@ -126,11 +180,17 @@ impl Rig {
         Ok(Self { sim, sides })
     }
 
-    /// A scenario by name or text, with a seed.
+    /// A scenario by name or text, with a seed, on the engine of [`engine`].
     pub fn start(text: &str, seed: u64) -> Result<Self> {
+        Self::with_engine(text, seed, engine()?)
+    }
+
+    /// A scenario by name or text, with a seed, on this engine.
+    pub fn with_engine(text: &str, seed: u64, engine: Engine) -> Result<Self> {
         Self::new(
             &scenario(text)?,
             &Options {
+                engine,
                 seed,
                 threads: 1,
                 pcap: None,
@@ -151,10 +211,18 @@ impl Rig {
             })
         };
         let (tx, rx) = (create(&self.sides[from])?, create(&self.sides[to])?);
+        let pair = Pair { tx, rx, from, to };
+        Self::connect(&pair, attr)?;
+        Ok(pair)
+    }
+
+    /// Takes both queue pairs from RESET to RTS.
+    pub fn connect(pair: &Pair, attr: &PairAttr) -> Result<()> {
+        let Pair { tx, rx, from, to } = pair;
         let reverse_psn = attr.psn ^ 0x55_5555;
         for (qp, peer, ours, theirs, sq_psn, rq_psn) in [
-            (&tx, &rx, from, to, attr.psn, reverse_psn),
-            (&rx, &tx, to, from, reverse_psn, attr.psn),
+            (tx, rx, *from, *to, attr.psn, reverse_psn),
+            (rx, tx, *to, *from, reverse_psn, attr.psn),
         ] {
             qp.modify_to_init(&InitAttr::default())?;
             qp.modify_to_rtr(&RtrAttr {
@@ -173,7 +241,7 @@ impl Rig {
             })?;
             qp.modify_to_rts(&RtsAttr { sq_psn, ..attr.rts })?;
         }
-        Ok(Pair { tx, rx, from, to })
+        Ok(())
     }
 
     /// Registers `bytes` of memory on a card, `offset` bytes into a page.

@@ -537,3 +537,19 @@ fn a_receive_request_never_comes() -> Result<()> {
     );
     bench.goes_on()
 }
+
+mprdma_tests::on_model!(
+    local_keys,
+    a_local_key_of_another_domain,
+    remote_keys,
+    remote_rights_and_domains,
+    a_full_send_queue_and_a_message_that_is_too_long,
+    a_completion_queue_overflows,
+    the_link_goes_down,
+    the_peer_destroys_its_queue_pair,
+    payload_memory_is_unmapped_under_load,
+    a_card_is_reset_under_traffic_and_opened_again,
+    fifty_connections_one_after_another,
+    immediates_complete_in_order_and_wait_for_their_receive_request,
+    a_receive_request_never_comes,
+);

@@ -198,3 +198,10 @@ fn everything_at_once_for_many_seeds() -> Result<()> {
     }
     Ok(())
 }
+
+mprdma_tests::on_model!(
+    corruption,
+    loss,
+    duplication_and_reordering,
+    everything_at_once,
+);

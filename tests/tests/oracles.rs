@@ -18,7 +18,7 @@ use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::aeth::{Nak, Syndrome};
 use mprdma_spec::wire::frame::{locate, Address, Body, Frame};
 use mprdma_spec::wire::{bth, icrc, ipv4, mpaeth, mpeth, udp, Psn};
-use mprdma_tests::rig::{pattern, scenario, write_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::rig::{engine, pattern, scenario, write_request, Pair, PairAttr, Rig, US};
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -497,6 +497,7 @@ fn independent_tools_agree() -> Result<()> {
     let rig = Rig::new(
         &scenario(LOSSY)?,
         &Options {
+            engine: engine()?,
             seed: 8,
             threads: 1,
             pcap: Some(dir.clone()),

@@ -4,7 +4,7 @@ use anyhow::Result;
 use mprdma_host::verbs::{MultiPath, RtsAttr};
 use mprdma_spec::counter::Counter;
 use mprdma_tests::measure::stream;
-use mprdma_tests::rig::{scenario, PairAttr, Rig};
+use mprdma_tests::rig::{PairAttr, Rig};
 
 const MIB: usize = 1 << 20;
 
@@ -84,10 +84,7 @@ fn one_path_carries_a_quarter() -> Result<()> {
 fn a_slow_spine_is_spared() -> Result<()> {
     let slow = "\n[[link]]\nfrom = \"leaf*\"\nto = \"spine2\"\nboth = true\nrate_gbps = 6.25\n";
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/scenarios/demo.toml");
-    let rig = Rig::new(
-        &scenario(&(std::fs::read_to_string(file)? + slow))?,
-        &Default::default(),
-    )?;
+    let rig = Rig::start(&(std::fs::read_to_string(file)? + slow), 0)?;
     let result = stream(&rig, &PairAttr::default(), messages(16), MIB, 16)?;
     println!(
         "{:.1} Gb/s, shares {:.3?}, {} retransmissions, {} drops",
@@ -101,3 +98,9 @@ fn a_slow_spine_is_spared() -> Result<()> {
     assert_eq!(rig.sim.stats().fabric.drops, 0);
     Ok(())
 }
+
+mprdma_tests::on_model!(
+    four_paths_share_the_load_and_fill_the_link,
+    one_path_carries_a_quarter,
+    a_slow_spine_is_spared,
+);

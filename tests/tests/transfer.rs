@@ -116,3 +116,10 @@ fn psn_wrap() -> Result<()> {
         (2, 3),
     )
 }
+
+mprdma_tests::on_model!(
+    sizes_mtus_and_odd_addresses,
+    large_messages_at_every_mtu,
+    ipv6_and_vlan,
+    psn_wrap,
+);

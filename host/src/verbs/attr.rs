@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cq::Cq;
 use super::mr::Access;
+use super::parameters::{MultiPath, Timers};
 use crate::error::Error;
 use crate::port::{Gid, Mac};
 
@@ -191,65 +192,15 @@ impl RtsAttr {
             multi_path: MultiPath::default(),
         }
     }
-}
 
-/// Multi-path parameters of a queue pair (paper section 3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MultiPath {
-    /// First UDP source port.
-    pub vp_base: u32,
-    /// Virtual paths; 1 is single-path.
-    pub vp_count: u32,
-    /// Pruning distance in packets.
-    pub delta: u32,
-    /// Probability of a random path per packet, in 1/65536.
-    pub probe: u32,
-    /// Window at start and after idling, in packets.
-    pub initial_window: u32,
-    /// Largest window in packets.
-    pub cwnd_max: u32,
-    /// Pause between two bursts in 64 ns ticks.
-    pub burst_interval: u32,
-    /// Synchronise delay in sixteenths of delta * RTT / cwnd.
-    pub alpha: u32,
-}
-
-impl Default for MultiPath {
-    fn default() -> Self {
-        Self {
-            vp_base: params::VP_BASE.default as u32,
-            vp_count: params::VP_COUNT.default as u32,
-            delta: params::DELTA.default as u32,
-            probe: params::PROBE.default as u32,
-            initial_window: params::INITIAL_WINDOW.default as u32,
-            cwnd_max: params::CWND_MAX.default as u32,
-            burst_interval: params::BURST_INTERVAL.default as u32,
-            alpha: params::ALPHA.default as u32,
+    /// Its timers and retry counts.
+    #[must_use]
+    pub const fn timers(&self) -> Timers {
+        Timers {
+            rto_floor: self.timeout,
+            retry_cnt: self.retry_cnt,
+            rnr_retry: self.rnr_retry,
         }
-    }
-}
-
-impl MultiPath {
-    /// Checks every parameter against its range.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] names the first that is outside.
-    pub fn check(&self) -> Result<(), Error> {
-        check(&params::VP_BASE, self.vp_base)?;
-        check(&params::VP_COUNT, self.vp_count)?;
-        check(&params::DELTA, self.delta)?;
-        check(&params::PROBE, self.probe)?;
-        check(&params::INITIAL_WINDOW, self.initial_window)?;
-        check(&params::CWND_MAX, self.cwnd_max)?;
-        check(&params::BURST_INTERVAL, self.burst_interval)?;
-        check(&params::ALPHA, self.alpha)?;
-        range(
-            "vp_count",
-            self.vp_count.into(),
-            1,
-            65536 - u64::from(self.vp_base),
-            "vp_base + vp_count must not pass 65536",
-        )
     }
 }
 
@@ -266,9 +217,7 @@ impl RtsAttr {
             PSN_MAX,
             "first PSN to send, 24 bits",
         )?;
-        check(&params::RTO_FLOOR, self.timeout)?;
-        check(&params::RETRY_CNT, self.retry_cnt)?;
-        check(&params::RNR_RETRY, self.rnr_retry)?;
+        self.timers().check()?;
         self.multi_path.check()
     }
 }
@@ -367,7 +316,7 @@ pub(crate) fn range(
 pub struct SendFlags {
     /// A completion is wanted on success; a failure always makes one.
     pub signaled: bool,
-    /// Wait for earlier READs and ATOMICs.
+    /// Wait for earlier READs and ATOMICs. WRITEs are not waited for: `sync` orders those.
     pub fence: bool,
     /// Solicited event at the peer.
     pub solicited: bool,
@@ -455,8 +404,14 @@ pub struct QpStatus {
     pub srtt_us: f64,
     /// Deviation of the round-trip time in microseconds.
     pub rttvar_us: f64,
+    /// PSN at which the recovery that runs, or the last one, ends.
+    pub recovery: u64,
+    /// Next PSN to retransmit.
+    pub snd_retx: u64,
     /// Timeouts in a row without progress.
     pub retries: u64,
+    /// log2 of the timeout's multiplier.
+    pub backoff: u64,
     /// Virtual path of the last ACK.
     pub last_vp: u64,
     /// Next PSN that the receiver waits for.
@@ -465,6 +420,8 @@ pub struct QpStatus {
     pub msn: u64,
     /// Packets held beyond `rcv_nxt`.
     pub received: u64,
+    /// Next receive WQE to complete.
+    pub rcv_wsn: u64,
 }
 
 /// Name of a state, as verbs prints it.

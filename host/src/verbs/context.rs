@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mprdma_spec::command::{qp_image, Opcode, QpState};
+use mprdma_spec::command::{qp_image, trace_request, Opcode, QpState, TRACED_VPS, TRACE_GROUP};
 use mprdma_spec::counter::Counter;
 use tracing::{debug, warn};
 
@@ -14,7 +14,9 @@ use super::event::{self, AsyncEvent, EventQueue};
 use super::image::{self, Image};
 use super::mr::{Mapping, Pd};
 use super::numbers::{IovaSpace, Number, Numbers};
+use super::parameters::{MultiPath, Parameters, Timers};
 use super::qp::{QpShared, QpSummary};
+use super::telemetry::{QpStats, Trace, TraceAnswer, VpRow, OTHER_GROUP};
 use crate::control::{Capabilities, Control};
 use crate::device::Device;
 use crate::error::Error;
@@ -28,6 +30,9 @@ pub struct ContextAttr {
     pub reset: bool,
     /// MAC address to give the port; without one it keeps its own.
     pub mac: Option<Mac>,
+    /// Hand out QPN 0 and 1 too. IBA reserves them for management (vol. 1, 3.5.10), which this card does not have; peers
+    /// and analysers may take packets to them for management datagrams.
+    pub reserved_qpns: bool,
 }
 
 impl Default for ContextAttr {
@@ -35,6 +40,7 @@ impl Default for ContextAttr {
         Self {
             reset: true,
             mac: None,
+            reserved_qpns: false,
         }
     }
 }
@@ -90,7 +96,11 @@ impl Context {
         let inner = Inner {
             // QPN 0 and 1 and key index 0 stay unused, as IBA reserves the former and a zero key should never work.
             numbers: [
-                Numbers::new("queue pair", 2, capabilities.qps),
+                Numbers::new(
+                    "queue pair",
+                    if attr.reserved_qpns { 0 } else { 2 },
+                    capabilities.qps,
+                ),
                 Numbers::new("completion queue", 0, capabilities.cqs),
                 Numbers::new("memory region", 1, capabilities.mrs),
                 Numbers::new("protection domain", 1, 1 << 16),
@@ -155,6 +165,99 @@ impl Context {
         Ok(image::status(
             &self.0.control.query(Opcode::QueryQp, &image.0)?,
         ))
+    }
+
+    /// Asks the card what a queue pair has counted since it was created.
+    ///
+    /// # Errors
+    /// [`Error::Command`] when there is none of that number, or a device error.
+    pub fn query_qp_stats(&self, qpn: u32) -> Result<QpStats, Error> {
+        let mut image = Image::new();
+        image.set(qp_image::QPN, qpn);
+        Ok(QpStats::read(
+            &self.0.control.query(Opcode::QueryQpStats, &image.0)?,
+        ))
+    }
+
+    /// What a queue pair of this process is set to.
+    ///
+    /// # Errors
+    /// [`Error::NoQueuePair`].
+    pub fn parameters(&self, qpn: u32) -> Result<Parameters, Error> {
+        Ok(self.queue_pair(qpn)?.parameters())
+    }
+
+    /// As [`Qp::modify_paths`](super::Qp::modify_paths), for a queue pair of this process by its number.
+    ///
+    /// # Errors
+    /// [`Error::NoQueuePair`], or as there.
+    pub fn modify_paths(&self, qpn: u32, paths: &MultiPath) -> Result<(), Error> {
+        self.queue_pair(qpn)?.modify_paths(self.control(), paths)
+    }
+
+    /// As [`Qp::modify_timers`](super::Qp::modify_timers), for a queue pair of this process by its number.
+    ///
+    /// # Errors
+    /// [`Error::NoQueuePair`], or as there.
+    pub fn modify_timers(&self, qpn: u32, timers: &Timers) -> Result<(), Error> {
+        self.queue_pair(qpn)?.modify_timers(self.control(), timers)
+    }
+
+    /// Counts per virtual path of a queue pair of this process from now on, instead of those of the one before: the card
+    /// traces one. When its `vp_base` changes later, the trace keeps to the paths it began with.
+    ///
+    /// # Errors
+    /// [`Error::NoQueuePair`], or a device error.
+    pub fn trace_qp(&self, qpn: u32) -> Result<(), Error> {
+        let base = self.parameters(qpn)?.multi_path.vp_base;
+        let mut image = Image::new();
+        image
+            .set(trace_request::QPN, qpn)
+            .set(trace_request::VP_BASE, base);
+        self.0.control.command(Opcode::TraceQp, &image.0)
+    }
+
+    /// What has been counted per virtual path of queue pair `qpn` since [`trace_qp`](Self::trace_qp). It goes on
+    /// meanwhile: rows of one answer may be a few packets apart.
+    ///
+    /// # Errors
+    /// [`Error::NoQueuePair`], [`Error::NotTraced`], or a device error.
+    pub fn read_trace(&self, qpn: u32) -> Result<Trace, Error> {
+        let count = self.parameters(qpn)?.multi_path.vp_count as usize;
+        let count = count.min(TRACED_VPS);
+        let read = |group: usize| {
+            let mut image = Image::new();
+            image
+                .set(trace_request::QPN, qpn)
+                .set(trace_request::GROUP, group as u64);
+            let answer = TraceAnswer::read(&self.0.control.query(Opcode::ReadTrace, &image.0)?);
+            match answer.qpn {
+                Some(traced) if traced == qpn => Ok(answer),
+                traced => Err(Error::NotTraced { qpn, traced }),
+            }
+        };
+        let mut paths = Vec::with_capacity(count);
+        for group in 0..count.div_ceil(TRACE_GROUP) {
+            let answer = read(group)?;
+            for (i, counts) in answer.records.into_iter().enumerate() {
+                let at = TRACE_GROUP * group + i;
+                paths.push(VpRow {
+                    vp: answer.vp_base.wrapping_add(at as u16),
+                    counts,
+                });
+            }
+        }
+        paths.truncate(count);
+        let [other, ..] = read(OTHER_GROUP)?.records;
+        Ok(Trace { qpn, paths, other })
+    }
+
+    fn queue_pair(&self, qpn: u32) -> Result<Arc<QpShared>, Error> {
+        lock(&self.0.live)
+            .qps
+            .get(&qpn)
+            .and_then(Weak::upgrade)
+            .ok_or(Error::NoQueuePair { qpn })
     }
 
     /// The queue pairs of this process, in order of their numbers.

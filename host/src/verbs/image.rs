@@ -5,6 +5,7 @@ use mprdma_spec::csr::CMD_WINDOW_BYTES;
 use mprdma_spec::layout::Field;
 
 use super::attr::{state_name, AddressHandle, QpStatus, RtsAttr};
+use super::parameters::{MultiPath, Parameters, Timers};
 use crate::control::Window;
 use crate::port::{Gid, Mac};
 
@@ -59,12 +60,21 @@ impl Image {
 
     /// Fills the sender half and the multi-path parameters of a [`qp_image`].
     pub fn set_sender(&mut self, attr: &RtsAttr) -> &mut Self {
-        let paths = &attr.multi_path;
         self.set(qp_image::SQ_PSN, attr.sq_psn)
-            .set(qp_image::RETRY_CNT, attr.retry_cnt)
-            .set(qp_image::RNR_RETRY, attr.rnr_retry)
-            .set(qp_image::RTO_FLOOR, attr.timeout)
-            .set(qp_image::BURST_INTERVAL, paths.burst_interval)
+            .set_timers(&attr.timers())
+            .set_paths(&attr.multi_path)
+    }
+
+    /// Fills timers and retry counts of a [`qp_image`].
+    pub fn set_timers(&mut self, timers: &Timers) -> &mut Self {
+        self.set(qp_image::RTO_FLOOR, timers.rto_floor)
+            .set(qp_image::RETRY_CNT, timers.retry_cnt)
+            .set(qp_image::RNR_RETRY, timers.rnr_retry)
+    }
+
+    /// Fills the multi-path parameters of a [`qp_image`].
+    pub fn set_paths(&mut self, paths: &MultiPath) -> &mut Self {
+        self.set(qp_image::BURST_INTERVAL, paths.burst_interval)
             .set(qp_image::DELTA, paths.delta)
             .set(qp_image::VP_BASE, paths.vp_base)
             .set(qp_image::VP_COUNT, paths.vp_count)
@@ -72,6 +82,33 @@ impl Image {
             .set(qp_image::INITIAL_WINDOW, paths.initial_window)
             .set(qp_image::ALPHA, paths.alpha)
             .set(qp_image::CWND_MAX, paths.cwnd_max)
+            .set(qp_image::HOLE_REPAIR, paths.hole_repair)
+            .set(qp_image::VP_RECYCLE, paths.vp_recycle)
+    }
+
+    /// The parameters in a [`qp_image`].
+    pub fn parameters(&self) -> Parameters {
+        let get = |field: Field| self.get(field) as u32;
+        Parameters {
+            path_mtu: 128 << get(qp_image::MTU),
+            timers: Timers {
+                rto_floor: get(qp_image::RTO_FLOOR),
+                retry_cnt: get(qp_image::RETRY_CNT) as u8,
+                rnr_retry: get(qp_image::RNR_RETRY) as u8,
+            },
+            multi_path: MultiPath {
+                vp_base: get(qp_image::VP_BASE),
+                vp_count: get(qp_image::VP_COUNT),
+                delta: get(qp_image::DELTA),
+                probe: get(qp_image::PROBE),
+                initial_window: get(qp_image::INITIAL_WINDOW),
+                cwnd_max: get(qp_image::CWND_MAX),
+                burst_interval: get(qp_image::BURST_INTERVAL),
+                alpha: get(qp_image::ALPHA),
+                hole_repair: get(qp_image::HOLE_REPAIR) != 0,
+                vp_recycle: get(qp_image::VP_RECYCLE) != 0,
+            },
+        }
     }
 }
 
@@ -101,11 +138,15 @@ pub fn status(record: &Window) -> QpStatus {
         snd_ooh: get(qp_status::SND_OOH),
         srtt_us: get(qp_status::SRTT) as f64 / 8.0 * TICK_US,
         rttvar_us: get(qp_status::RTTVAR) as f64 / 4.0 * TICK_US,
+        recovery: get(qp_status::RECOVERY),
+        snd_retx: get(qp_status::SND_RETX),
         retries: get(qp_status::RETRIES),
+        backoff: get(qp_status::BACKOFF),
         last_vp: get(qp_status::LAST_VP),
         rcv_nxt: get(qp_status::RCV_NXT),
         msn: get(qp_status::MSN),
         received: get(qp_status::RECEIVED),
+        rcv_wsn: get(qp_status::RCV_WSN),
     }
 }
 
@@ -139,6 +180,34 @@ mod tests {
         );
         assert_eq!(image.get(qp_image::PORT_FLAGS), 2);
         assert_eq!(image.get(qp_image::VLAN_TCI), 0xa123);
+    }
+
+    #[test]
+    fn parameters_come_back_as_they_went_in() {
+        let attr = RtsAttr {
+            timeout: 9,
+            retry_cnt: 3,
+            rnr_retry: 5,
+            multi_path: MultiPath {
+                vp_base: 1000,
+                vp_count: 12,
+                delta: 64,
+                probe: 7,
+                initial_window: 20,
+                cwnd_max: 300,
+                burst_interval: 17,
+                alpha: 8,
+                hole_repair: false,
+                vp_recycle: true,
+            },
+            ..RtsAttr::new(0)
+        };
+        let mut image = Image::new();
+        image.set(qp_image::MTU, 3u64).set_sender(&attr);
+        let parameters = image.parameters();
+        assert_eq!(parameters.path_mtu, 1024);
+        assert_eq!(parameters.timers, attr.timers());
+        assert_eq!(parameters.multi_path, attr.multi_path);
     }
 
     #[test]

@@ -12,15 +12,19 @@ mod event;
 mod image;
 mod mr;
 mod numbers;
+mod parameters;
 mod qp;
+mod telemetry;
 mod work;
 
 pub use attr::{
-    AddressHandle, InitAttr, Mode, Mtu, MultiPath, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr,
-    SendFlags, SendWr, Vlan, Wc,
+    AddressHandle, InitAttr, Mode, Mtu, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendFlags,
+    SendWr, Vlan, Wc,
 };
 pub use context::{Context, ContextAttr};
 pub use cq::Cq;
 pub use event::AsyncEvent;
 pub use mr::{Access, Mr, Pd};
+pub use parameters::{MultiPath, Parameters, Timers};
 pub use qp::{Qp, QpSummary};
+pub use telemetry::{QpStats, Trace, VpRow, VpStats, DISTANCES};

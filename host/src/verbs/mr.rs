@@ -206,6 +206,12 @@ impl Mr {
         self.addr
     }
 
+    /// Device address of the first byte: what the card puts on the bus.
+    #[must_use]
+    pub fn iova(&self) -> u64 {
+        self.mapping.iova() + self.offset as u64
+    }
+
     /// Bytes.
     #[must_use]
     pub const fn length(&self) -> usize {

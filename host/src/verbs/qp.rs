@@ -20,7 +20,10 @@ use super::cq::{ring_log2, Cq};
 use super::image::Image;
 use super::mr::{Mapping, Pd};
 use super::numbers::Number;
+use super::parameters::{MultiPath, Parameters, Timers};
+use super::telemetry::QpStats;
 use super::work::WorkQueue;
+use crate::control::Control;
 use crate::error::Error;
 use crate::memory::before_doorbell;
 
@@ -99,6 +102,45 @@ impl QpShared {
             sq_outstanding: inner.sq.outstanding(),
             rq_outstanding: inner.rq.outstanding(),
         }
+    }
+
+    pub fn parameters(&self) -> Parameters {
+        lock(&self.inner).image.parameters()
+    }
+
+    pub fn modify_paths(&self, control: &Control, paths: &MultiPath) -> Result<(), Error> {
+        paths.check()?;
+        let mut inner = lock(&self.inner);
+        let states = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
+        self.expect(&inner, "a change of the multi-path parameters", &states)?;
+        let mut image = inner.image.clone();
+        image.set_paths(paths).set(qp_image::MASK, MASK_MULTIPATH);
+        control.command(Opcode::ModifyQp, &image.0)?;
+        inner.image = image;
+        Ok(())
+    }
+
+    pub fn modify_timers(&self, control: &Control, timers: &Timers) -> Result<(), Error> {
+        timers.check()?;
+        let mut inner = lock(&self.inner);
+        let states = [QpState::Reset, QpState::Init, QpState::Rtr];
+        self.expect(&inner, "a change of timers and retry counts", &states)?;
+        let mut image = inner.image.clone();
+        image.set_timers(timers).set(qp_image::MASK, MASK_SENDER);
+        control.command(Opcode::ModifyQp, &image.0)?;
+        inner.image = image;
+        Ok(())
+    }
+
+    fn expect(&self, inner: &State, what: &'static str, states: &[QpState]) -> Result<(), Error> {
+        if states.contains(&inner.state) {
+            return Ok(());
+        }
+        Err(Error::WrongState {
+            qpn: self.qpn,
+            what,
+            state: inner.state,
+        })
     }
 }
 
@@ -206,13 +248,45 @@ impl Qp {
         self.context().query_qp(self.qp_num())
     }
 
+    /// Asks the card what it has counted since it was created.
+    ///
+    /// # Errors
+    /// A device error.
+    pub fn query_stats(&self) -> Result<QpStats, Error> {
+        self.context().query_qp_stats(self.qp_num())
+    }
+
+    /// What it is set to.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        self.shared.parameters()
+    }
+
+    /// Changes the multi-path parameters, while it sends too. [`modify_to_rts`](Self::modify_to_rts) sets them anew.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`], [`Error::WrongState`] in ERROR, or the card's refusal.
+    pub fn modify_paths(&self, paths: &MultiPath) -> Result<(), Error> {
+        self.shared.modify_paths(self.context().control(), paths)
+    }
+
+    /// Changes timers and retry counts of a queue pair that does not send yet: the card takes them with the restart of
+    /// the sender half. [`modify_to_rts`](Self::modify_to_rts) sets them anew.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`], [`Error::WrongState`] from RTS on, or the card's refusal.
+    pub fn modify_timers(&self, timers: &Timers) -> Result<(), Error> {
+        self.shared.modify_timers(self.context().control(), timers)
+    }
+
     /// RESET to INIT.
     ///
     /// # Errors
     /// [`Error::WrongState`].
     pub fn modify_to_init(&self, attr: &InitAttr) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
-        self.expect(&inner, "a change to INIT", &[QpState::Reset, QpState::Init])?;
+        self.shared
+            .expect(&inner, "a change to INIT", &[QpState::Reset, QpState::Init])?;
         // The card takes these with the receiver half, when the queue pair starts to receive.
         inner
             .image
@@ -229,7 +303,8 @@ impl Qp {
     pub fn modify_to_rtr(&self, attr: &RtrAttr) -> Result<(), Error> {
         attr.check()?;
         let mut inner = lock(&self.shared.inner);
-        self.expect(&inner, "a change to RTR", &[QpState::Init])?;
+        self.shared
+            .expect(&inner, "a change to RTR", &[QpState::Init])?;
         let mut image = inner.image.clone();
         image
             .set_address(&attr.ah_attr)
@@ -262,7 +337,8 @@ impl Qp {
     pub fn modify_to_rts(&self, attr: &RtsAttr) -> Result<(), Error> {
         attr.check()?;
         let mut inner = lock(&self.shared.inner);
-        self.expect(&inner, "a change to RTS", &[QpState::Rtr])?;
+        self.shared
+            .expect(&inner, "a change to RTS", &[QpState::Rtr])?;
         let mut image = inner.image.clone();
         image
             .set_sender(attr)
@@ -284,7 +360,7 @@ impl Qp {
     pub fn modify_to_error(&self) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
         let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error];
-        self.expect(&inner, "a change to ERROR", &states)?;
+        self.shared.expect(&inner, "a change to ERROR", &states)?;
         inner
             .image
             .set(qp_image::STATE, QpState::Error as u64)
@@ -314,17 +390,6 @@ impl Qp {
         control.command(Opcode::CreateQp, &inner.image.0)
     }
 
-    fn expect(&self, inner: &State, what: &'static str, states: &[QpState]) -> Result<(), Error> {
-        if states.contains(&inner.state) {
-            return Ok(());
-        }
-        Err(Error::WrongState {
-            qpn: self.qp_num(),
-            what,
-            state: inner.state,
-        })
-    }
-
     /// Posts a list of send requests, in order, and tells the card once.
     ///
     /// # Errors
@@ -332,7 +397,8 @@ impl Qp {
     /// says how many.
     pub fn post_send(&self, requests: &[SendWr]) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
-        self.expect(&inner, "post_send", &[QpState::Rts, QpState::Error])?;
+        self.shared
+            .expect(&inner, "post_send", &[QpState::Rts, QpState::Error])?;
         if let Some(long) = requests.iter().find(|request| request.length > MAX_MESSAGE) {
             return Err(Error::MessageTooLong {
                 bytes: long.length,
@@ -361,7 +427,7 @@ impl Qp {
     /// As [`post_send`](Self::post_send).
     pub fn post_recv(&self, requests: &[RecvWr]) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
-        self.expect(
+        self.shared.expect(
             &inner,
             "post_recv",
             &[QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error],

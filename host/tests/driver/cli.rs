@@ -498,6 +498,92 @@ fn bandwidth_table_and_json() {
     assert_eq!(server.end().0, 0);
 }
 
+/// What `qp show`, `qp modify` and `qp trace` say of QP 2, which `qp create` made.
+fn parameters_and_telemetry(address: &str) {
+    let command = |args: &[&str]| json(&run(&[args, &["-d", address, "--json"]].concat()));
+    let shown = command(&["qp", "show", "2"]);
+    let parameters = &shown["parameters"];
+    assert_eq!(
+        (
+            parameters["delta"].as_u64(),
+            parameters["hole_repair"].as_bool()
+        ),
+        (Some(32), Some(true)),
+        "{parameters}"
+    );
+    assert_eq!(parameters["rto_floor"].as_u64(), Some(8));
+    assert_eq!(shown["telemetry"]["sent"].as_u64(), Some(0));
+    assert_eq!(
+        shown["telemetry"]["distance"].as_array().map(Vec::len),
+        Some(8)
+    );
+
+    let changed = command(&[
+        "qp",
+        "modify",
+        "2",
+        "--delta",
+        "40",
+        "--alpha",
+        "5",
+        "--hole-repair",
+        "off",
+        "--rto-floor",
+        "77",
+    ]);
+    assert_eq!(
+        (
+            changed["delta"].as_u64(),
+            changed["alpha"].as_u64(),
+            changed["rto_floor"].as_u64()
+        ),
+        (Some(40), Some(5), Some(77))
+    );
+    assert_eq!(
+        (
+            changed["hole_repair"].as_bool(),
+            changed["vp_recycle"].as_bool(),
+            changed["vp_count"].as_u64()
+        ),
+        (Some(false), Some(true), Some(64)),
+        "what is not named stays"
+    );
+    assert_eq!(command(&["qp", "show", "2"])["parameters"], changed);
+    let text = run(&["qp", "show", "2", "-d", address]);
+    let text = String::from_utf8_lossy(&text.stdout);
+    for part in [
+        "delta           40",
+        "hole_repair     off",
+        "path_switches   0",
+        "cwnd            16.5",
+        "   2-3 ",
+        "   64+ ",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    for (args, code, part) in [
+        (&["--delta", "128"][..], 2, "delta is 128"),
+        (&["--vp-recycle", "maybe"], 2, "write on or off"),
+        (&[], 2, "name a parameter to change"),
+    ] {
+        let output = run(&[&["qp", "modify", "2", "-d", address], args].concat());
+        let (exit, text) = code_and_text(&output);
+        assert!(exit == code && text.contains(part), "{text}");
+    }
+    let (code, text) = code_and_text(&run(&["qp", "modify", "9", "-d", address, "--delta", "3"]));
+    assert!(code == 3 && text.contains("there is no QP 9"), "{text}");
+
+    let (code, text) = code_and_text(&run(&["qp", "trace", "2", "-d", address]));
+    assert!(code == 3 && text.contains("QP 2 is not traced"), "{text}");
+    assert_eq!(command(&["qp", "trace", "2", "--start"])["ok"], true);
+    let trace = command(&["qp", "trace", "2"]);
+    let paths = trace["paths"].as_array().unwrap();
+    assert_eq!((paths.len(), paths[63]["vp"].as_u64()), (64, Some(49215)));
+    assert_eq!(trace["other"]["sent"].as_u64(), Some(0));
+    let trace = command(&["qp", "trace", "2", "--nonzero"]);
+    assert_eq!(trace["paths"].as_array().map(Vec::len), Some(0));
+}
+
 #[test]
 fn operators_see_and_change_what_another_process_has() {
     let rack = Rack::new(1, Traits::default());
@@ -539,6 +625,7 @@ fn operators_see_and_change_what_another_process_has() {
         (shown["state"].as_str(), shown["cwnd"].as_f64()),
         (Some("INIT"), Some(16.5))
     );
+    parameters_and_telemetry(&address);
     let (code, text) = code_and_text(&run(&["qp", "show", "9", "-d", &address]));
     assert!(
         code == 3 && text.contains("there is no such object"),
@@ -553,6 +640,26 @@ fn operators_see_and_change_what_another_process_has() {
             stats.as_object().unwrap().len()
         ),
         (Some(0), 34)
+    );
+    let made = json(&run(&[
+        "qp",
+        "create",
+        "-d",
+        &address,
+        "--json",
+        "--vp-recycle",
+        "off",
+        "--retry-cnt",
+        "3",
+    ]));
+    let qpn = made["qpn"].to_string();
+    let shown = json(&run(&["qp", "show", &qpn, "-d", &address, "--json"]));
+    assert_eq!(
+        (
+            shown["parameters"]["vp_recycle"].as_bool(),
+            shown["parameters"]["retry_cnt"].as_u64()
+        ),
+        (Some(false), Some(3))
     );
     json(&run(&["qp", "destroy", "2", "-d", &address, "--json"]));
     let (code, text) = code_and_text(&run(&["qp", "destroy", "2", "-d", &address]));

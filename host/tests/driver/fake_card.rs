@@ -8,7 +8,8 @@ use std::time::Duration;
 use mprdma_host::device::{Device, DeviceError, Identity};
 use mprdma_host::memory::Memory;
 use mprdma_spec::command::{
-    cq_image, eq_image, mr_image, qp_image, qp_status, Opcode, QpState, Status,
+    cq_image, eq_image, mr_image, qp_image, qp_stats, qp_status, trace_records, trace_request,
+    Opcode, QpState, Status, TRACED_VPS, TRACE_GROUP,
 };
 use mprdma_spec::command::{RIGHT_LOCAL_WRITE, RIGHT_REMOTE_WRITE};
 use mprdma_spec::config::{self, Config};
@@ -59,6 +60,7 @@ pub struct Card {
     cqs: BTreeMap<u32, Cq>,
     eqs: BTreeMap<u32, Eq>,
     mrs: BTreeMap<u32, [u8; 128]>,
+    trace: Option<Trace>,
     /// Vectors raised since they were last taken.
     pub raised: VecDeque<usize>,
     pub resets: usize,
@@ -73,6 +75,15 @@ struct Qp {
     rq_producer: u16,
     rq_consumer: u16,
     messages: u64,
+    sent: u64,
+    accepted: u64,
+}
+
+/// The queue pair that is traced, and the packets on its paths, the rest last.
+struct Trace {
+    qpn: u32,
+    vp_base: u64,
+    sent: [u64; TRACED_VPS + 1],
 }
 
 struct Cq {
@@ -174,6 +185,7 @@ impl Fabric {
         let card = &mut self.cards[i];
         card.count(Counter::TxDataPackets, packets);
         card.count(Counter::TxBytes, length + packets * 90);
+        card.send(qpn, packets);
         let dmac = qp_image::DMAC.get(&image);
         let dest = qp_image::DEST_QPN.get(&image) as u32;
         let Some(peer) = self
@@ -184,6 +196,7 @@ impl Fabric {
             return WcStatus::RetryExceeded;
         };
         peer.count(Counter::RxDataPackets, packets);
+        peer.qps.get_mut(&dest).unwrap().accepted += packets;
         peer.place(dest, wqe, &data, with_imm)
     }
 }
@@ -191,6 +204,63 @@ impl Fabric {
 impl Card {
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters.get(&(counter as u32)).copied().unwrap_or(0)
+    }
+
+    /// Packets leave on one path after the other.
+    fn send(&mut self, qpn: u32, packets: u64) {
+        let qp = self.qps.get_mut(&qpn).unwrap();
+        let first = qp_image::VP_BASE.get(&qp.image);
+        let count = qp_image::VP_COUNT.get(&qp.image);
+        let begin = qp.sent;
+        qp.sent += packets;
+        if let Some(trace) = self.trace.as_mut().filter(|trace| trace.qpn == qpn) {
+            for packet in begin..begin + packets {
+                let ahead = (first + packet % count).wrapping_sub(trace.vp_base) as usize;
+                trace.sent[ahead.min(TRACED_VPS)] += 1;
+            }
+        }
+    }
+
+    fn answer(&mut self, result: &[u8; 128]) -> Status {
+        for (i, dword) in result.chunks_exact(4).enumerate() {
+            let value = u32::from_le_bytes(dword.try_into().unwrap());
+            self.registers.insert(csr::CMD_RESULT + 4 * i as u32, value);
+        }
+        Status::Ok
+    }
+
+    fn stats(&mut self, qpn: u32) -> Status {
+        let Some(qp) = self.qps.get(&qpn) else {
+            return Status::Missing;
+        };
+        let mut result = [0; 128];
+        qp_stats::SENT.set(&mut result, qp.sent);
+        qp_stats::PATH_SWITCHES.set(&mut result, qp.sent.saturating_sub(1));
+        qp_stats::ACCEPTED.set(&mut result, qp.accepted);
+        qp_stats::DISTANCE_0.set(&mut result, qp.accepted);
+        self.answer(&result)
+    }
+
+    fn read_trace(&mut self, arguments: &[u8; 128]) -> Status {
+        let group = trace_request::GROUP.get(arguments) as usize;
+        if group > TRACED_VPS / TRACE_GROUP {
+            return Status::BadArgument;
+        }
+        let mut result = [0; 128];
+        if let Some(trace) = &self.trace {
+            trace_records::ACTIVE.set(&mut result, 1);
+            trace_records::QPN.set(&mut result, trace.qpn.into());
+            trace_records::VP_BASE.set(&mut result, trace.vp_base);
+            for (i, sent) in trace.sent[TRACE_GROUP * group..]
+                .iter()
+                .take(TRACE_GROUP)
+                .enumerate()
+            {
+                let field = trace_records::LAYOUT.field(&format!("VP{i}_SENT")).unwrap();
+                field.set(&mut result, *sent);
+            }
+        }
+        self.answer(&result)
     }
 
     pub fn objects(&self) -> usize {
@@ -558,6 +628,8 @@ impl Card {
                     rq_producer: 0,
                     rq_consumer: 0,
                     messages: 0,
+                    sent: 0,
+                    accepted: 0,
                 };
                 self.qps.insert(qpn, qp);
                 Status::Ok
@@ -570,6 +642,16 @@ impl Card {
                     Status::Ok
                 }
             },
+            c if c == Opcode::QueryQpStats as u8 => self.stats(qpn),
+            c if c == Opcode::TraceQp as u8 => {
+                self.trace = Some(Trace {
+                    qpn,
+                    vp_base: trace_request::VP_BASE.get(&arguments),
+                    sent: [0; TRACED_VPS + 1],
+                });
+                present(self.qps.contains_key(&qpn))
+            }
+            c if c == Opcode::ReadTrace as u8 => self.read_trace(&arguments),
             c if c == Opcode::QueryQp as u8 => match self.qps.get(&qpn) {
                 None => Status::Missing,
                 Some(qp) => {
@@ -578,11 +660,7 @@ impl Card {
                     qp_status::RX_STATE.set(&mut result, qp.state());
                     qp_status::CWND.set(&mut result, 33);
                     qp_status::MSN.set(&mut result, qp.messages);
-                    for (i, dword) in result.chunks_exact(4).enumerate() {
-                        let value = u32::from_le_bytes(dword.try_into().unwrap());
-                        self.registers.insert(csr::CMD_RESULT + 4 * i as u32, value);
-                    }
-                    Status::Ok
+                    self.answer(&result)
                 }
             },
             c if c == Opcode::DestroyQp as u8 => present(self.qps.remove(&qpn).is_some()),

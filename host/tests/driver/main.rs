@@ -5,4 +5,5 @@ mod cli;
 mod fake_card;
 mod rings;
 mod served;
+mod telemetry;
 mod verbs;

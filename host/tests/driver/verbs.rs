@@ -20,7 +20,7 @@ use crate::fake_card::{Fabric, FakeDevice, Shared, Traits};
 use crate::served::Directory;
 
 pub const LIMIT: Duration = Duration::from_secs(20);
-const REGION: usize = 3 << 20;
+pub const REGION: usize = 3 << 20;
 
 /// One end of a connection.
 pub struct End {

@@ -6,6 +6,7 @@
 mod frame;
 mod icarus;
 mod library;
+pub mod mutation;
 mod record;
 pub(crate) mod tools;
 mod verilated;

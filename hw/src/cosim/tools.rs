@@ -31,6 +31,8 @@ pub enum CosimError {
     Unsettled { name: String, step: usize },
     #[error("loading the model {file}: {reason}")]
     Load { file: String, reason: String },
+    #[error("the mutation of `{name}` cannot be planted: {reason}")]
+    Mutation { name: String, reason: String },
     #[error("`{name}` differs: {text}")]
     Differs { name: String, text: String },
 }

@@ -2,6 +2,7 @@
 
 use super::frame::{Frame, Layout};
 use super::library::Library;
+use super::mutation::Mutation;
 use super::tools::{cached, digest, write, CosimError, CLANG, VERILATOR};
 use crate::verilog::{generate, ports, Dir, Port};
 use rust_hdl_core::prelude::Block;
@@ -51,14 +52,25 @@ impl VerilatedBlock {
         Self::with_options(block, name, &BuildOptions::default())
     }
 
-    /// As [`new`](Self::new), with options.
+    /// As [`new`](Self::new), with options. A fault that [`super::mutation`] asks for is planted here.
     pub fn with_options(
         block: &dyn Block,
         name: &str,
         options: &BuildOptions,
     ) -> Result<Self, CosimError> {
         let verilog = generate(block, name)?;
-        Self::from_verilog(&verilog, name, &ports(block), options)
+        let Some(mutation) = Mutation::planted(name)? else {
+            return Self::from_verilog(&verilog, name, &ports(block), options);
+        };
+        // Used once: a cheap build.
+        let options = BuildOptions {
+            optimise: options.optimise.min(1),
+            ..options.clone()
+        };
+        let verilog = mutation.apply(block, &verilog)?;
+        let faulty = Self::from_verilog(&verilog, name, &ports(block), &options)?;
+        mutation.report()?;
+        Ok(faulty)
     }
 
     /// Compiles and starts Verilog text whose module `name` has these ports.

@@ -12,6 +12,7 @@ use super::rx_parse::RxParse;
 use super::segment::Segment;
 use super::sender::Sender;
 use super::sq_fetch::SqFetch;
+use super::telemetry::Telemetry;
 use super::tx_build::TxBuild;
 use super::tx_complete::TxComplete;
 use super::types::QpError;
@@ -96,7 +97,7 @@ block! {
             registers: Registers<OBJW> = Registers::new(&config::SIM),
             sq_fetch: SqFetch<QPW, LISTW> = SqFetch::default(),
             send_regions: MrTable<MRW> = MrTable::default(),
-            sender: Sender<QPW> = Sender::default(),
+            sender: Sender<QPW, L> = Sender::default(),
             segment: Segment<QPW, RINGW> = Segment::default(),
             dma_read: DmaRead = DmaRead::default(),
             tx_build: TxBuild<QPW> = TxBuild::new(L),
@@ -110,12 +111,16 @@ block! {
             eq_writer: EqWriter = EqWriter::default(),
             dma_write: DmaWrite = DmaWrite::default(),
             errors: Arbiter3<QpError> = Arbiter3::default(),
+            telemetry: Telemetry<QPW> = Telemetry::default(),
         }
     }
 }
 
 /// The card that the simulator runs: `spec::config::SIM`.
-pub type SimCore = Core<8, 9, 14, 6, 8, 10, 13, 128>;
+pub type SimCore = Core<10, 11, 16, 6, 8, 12, 15, 128>;
+
+/// The same with 64 slots: `spec::config::SIM_L64`.
+pub type SimL64Core = Core<10, 11, 16, 6, 8, 12, 15, 64>;
 
 impl<
         const QPW: usize,
@@ -184,7 +189,8 @@ impl<
             place,
             cq_writer,
             eq_writer,
-            dma_write
+            dma_write,
+            telemetry
         );
         comment!("a soft reset holds everything but the registers");
         self.hold.d.next = self.registers.soft_reset.val();
@@ -205,6 +211,7 @@ impl<
         self.eq_writer.reset.next = self.hold.q.val();
         self.dma_write.reset.next = self.hold.q.val();
         self.errors.reset.next = self.hold.q.val();
+        self.telemetry.reset.next = self.hold.q.val();
 
         comment!("BAR0");
         self.registers.s_axil_awaddr.next = self.s_axil_awaddr.val();
@@ -243,18 +250,22 @@ impl<
         self.cq_writer.cfg_valid.next = self.registers.cfg_valid.val();
         self.eq_writer.cfg.next = self.registers.cfg.val();
         self.eq_writer.cfg_valid.next = self.registers.cfg_valid.val();
-        self.registers.done.next = bit_cast::<10, 1>(self.sq_fetch.cfg_done.val().into())
-            | (bit_cast::<10, 1>(self.sender.cfg_done.val().into()) << 1)
-            | (bit_cast::<10, 1>(self.segment.cfg_done.val().into()) << 2)
-            | (bit_cast::<10, 1>(self.tx_build.cfg_done.val().into()) << 3)
-            | (bit_cast::<10, 1>(self.tx_complete.cfg_done.val().into()) << 4)
-            | (bit_cast::<10, 1>(self.receiver.cfg_done.val().into()) << 5)
-            | (bit_cast::<10, 1>(self.send_regions.cfg_done.val().into()) << 6)
-            | (bit_cast::<10, 1>(self.receive_regions.cfg_done.val().into()) << 7)
-            | (bit_cast::<10, 1>(self.cq_writer.cfg_done.val().into()) << 8)
-            | (bit_cast::<10, 1>(self.eq_writer.cfg_done.val().into()) << 9);
+        self.telemetry.cfg.next = self.registers.cfg.val();
+        self.telemetry.cfg_valid.next = self.registers.cfg_valid.val();
+        self.registers.done.next = bit_cast::<11, 1>(self.sq_fetch.cfg_done.val().into())
+            | (bit_cast::<11, 1>(self.sender.cfg_done.val().into()) << 1)
+            | (bit_cast::<11, 1>(self.segment.cfg_done.val().into()) << 2)
+            | (bit_cast::<11, 1>(self.tx_build.cfg_done.val().into()) << 3)
+            | (bit_cast::<11, 1>(self.tx_complete.cfg_done.val().into()) << 4)
+            | (bit_cast::<11, 1>(self.receiver.cfg_done.val().into()) << 5)
+            | (bit_cast::<11, 1>(self.send_regions.cfg_done.val().into()) << 6)
+            | (bit_cast::<11, 1>(self.receive_regions.cfg_done.val().into()) << 7)
+            | (bit_cast::<11, 1>(self.cq_writer.cfg_done.val().into()) << 8)
+            | (bit_cast::<11, 1>(self.eq_writer.cfg_done.val().into()) << 9)
+            | (bit_cast::<11, 1>(self.telemetry.cfg_done.val().into()) << 10);
         self.registers.sender_status.next = self.sender.cfg_result.val();
         self.registers.receiver_status.next = self.receiver.cfg_result.val();
+        self.registers.telemetry.next = self.telemetry.cfg_result.val();
         self.registers.tx_marker.next = self.tx_build.tx_marker.val();
         self.registers.rx_marker.next = self.place.rx_marker.val();
         self.is_ready.d.next = self.sq_fetch.init_done.val()
@@ -280,7 +291,8 @@ impl<
             | self.place.busy.val()
             | self.cq_writer.busy.val()
             | self.eq_writer.busy.val()
-            | self.dma_write.busy.val();
+            | self.dma_write.busy.val()
+            | self.telemetry.busy.val();
         self.registers.working.next = self.is_busy.q.val();
         self.busy.next = self.is_busy.q.val() | self.registers.busy.val();
         self.sender.tick.next = self.registers.tick.val();
@@ -327,6 +339,9 @@ impl<
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();
+        self.sq_fetch.sync_passed.next = self.sender.sync_passed.val();
+        self.sq_fetch.sync_passed_valid.next = self.sender.sync_passed_valid.val();
+        self.sender.sync_passed_ready.next = self.sq_fetch.sync_passed_ready.val();
         self.segment.grant.next = self.sender.grant.val();
         self.segment.grant_valid.next = self.sender.grant_valid.val();
         self.sender.grant_ready.next = self.segment.grant_ready.val();
@@ -488,6 +503,12 @@ impl<
         self.rx_parse.s_axis_rx_tlast.next = self.s_axis_rx_tlast.val();
         self.rx_parse.s_axis_rx_tvalid.next = self.s_axis_rx_tvalid.val();
         self.rx_parse.s_axis_rx_tuser.next = self.s_axis_rx_tuser.val();
+
+        comment!("telemetry");
+        self.telemetry.sender.next = self.sender.note.val();
+        self.telemetry.sender_valid.next = self.sender.note_valid.val();
+        self.telemetry.receiver.next = self.receiver.note.val();
+        self.telemetry.receiver_valid.next = self.receiver.note_valid.val();
 
         comment!("counters");
         self.registers.tx_bytes.next = self.tx_build.cnt_tx_bytes.val();

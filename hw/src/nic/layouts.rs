@@ -13,8 +13,6 @@ record! {
         pub state: Bits<4> = qp_image::STATE,
         pub mode: Bits<4> = qp_image::MODE,
         pub mtu: Bits<3> = qp_image::MTU,
-        pub hole_repair: Bits<1> = qp_image::HOLE_REPAIR,
-        pub vp_recycle: Bits<1> = qp_image::VP_RECYCLE,
         pub sq_base: Bits<64> = qp_image::SQ_BASE,
         pub sq_log2: Bits<4> = qp_image::SQ_LOG2,
         pub sq_cqn: Bits<16> = qp_image::SQ_CQN,

@@ -13,6 +13,7 @@ pub mod rx_parse;
 pub mod segment;
 pub mod sender;
 pub mod sq_fetch;
+pub mod telemetry;
 pub mod tx_build;
 pub mod tx_complete;
 pub mod types;

@@ -340,7 +340,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
             if self.wanted.q.val().retx {
                 self.command.next.flags = self.command.val().flags | self.flag_retx.val();
             }
-            if self.message.q.val().sync {
+            // `offset` wraps at 2^16 packets, where nothing can be early: no bitmap reaches back so far.
+            if self.message.q.val().sync & !self.offset.q.val().get_bits::<8>(16).any() {
                 self.command.next.flags = self.command.val().flags | self.flag_sync.val();
             }
             if self.message.q.val().with_imm {

@@ -1,13 +1,13 @@
 //! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
 
 use super::types::{
-    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, Retired, Work,
+    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, QpMark, Retired, Work,
 };
 use crate::leaf::{Beat, Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use crate::record;
 use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
-use mprdma_spec::descriptor::{sq_wqe, WrOpcode};
+use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_SYNC};
 use mprdma_spec::params::MAX_MESSAGE;
 use mprdma_spec::status::WcStatus;
 
@@ -65,6 +65,10 @@ pub struct SendQueue {
     pub listed: bool,
     /// The next WQE does not fit the PSNs that may be outstanding; waits for a retirement.
     pub blocked: bool,
+    /// A synchronised message is launched and its first packet has not left.
+    pub sync_open: bool,
+    /// The next WQE is flagged SYNC too; waits for `sync_passed`.
+    pub sync_waits: bool,
     pub slot: Bits<6>,
     /// Messages launched and not retired, 0 to 64.
     pub messages: Bits<7>,
@@ -91,6 +95,7 @@ enum Step {
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
 enum Job {
+    Passed,
     Retire,
     Error,
     Command,
@@ -102,17 +107,21 @@ enum Job {
 block! {
     /// Turns posted WQEs into launched messages, in order within a queue pair.
     ///
-    /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), the configuration bus
-    ///   (CREATE_QP, MODIFY_QP, DESTROY_QP), `read` and `read_err` of the DMA read client, `answer` of the memory region
-    ///   table.
+    /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), `sync_passed` (the first
+    ///   packet of the queue pair's synchronised message has left), the configuration bus (CREATE_QP, MODIFY_QP,
+    ///   DESTROY_QP), `read` and `read_err` of the DMA read client, `answer` of the memory region table.
     /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `cfg_done`,
     ///   `init_done`, `busy`.
-    /// - Each job (WQE, read, doorbell, retirement, error, command) takes 4 cycles.
+    /// - Each job (WQE, read, doorbell, retirement, passed message, error, command) takes 4 cycles.
     ///
     /// A read does not cross the end of the ring, `posted`, or the 64 messages that a queue pair may have open. Up to 55
     /// WQEs in up to 15 reads are on their way at a time. A WQE that would take the queue pair's outstanding PSNs past
     /// 2^23 while something is outstanding is dropped with what was read behind it, and read again after a retirement.
     /// A WQE is launched only when its index is the next in turn, so what an older read still brings does no harm.
+    ///
+    /// At most one synchronised message of a queue pair is launched and not yet passed: the sender engine keeps one
+    /// boundary. A second WQE flagged SYNC is dropped in the same way and read again after `sync_passed`; other WQEs
+    /// are launched behind the first. FENCE waits for nothing here: there is no READ and no ATOMIC yet.
     ///
     /// A WQE that cannot be sent is launched without PSNs and with a status, checked in this order:
     /// `WorkRequestFlushed` (the queue pair is in ERROR; then nothing is read), `FatalError` (the read failed),
@@ -136,6 +145,8 @@ block! {
             retired_valid: Bit,
             qp_error: QpError,
             qp_error_valid: Bit,
+            sync_passed: QpMark,
+            sync_passed_valid: Bit,
             read: Beat,
             read_valid: Bit,
             read_err: Bit,
@@ -150,6 +161,7 @@ block! {
             sq_db_ready: Bit,
             retired_ready: Bit,
             qp_error_ready: Bit,
+            sync_passed_ready: Bit,
             read_ready: Bit,
             answer_ready: Bit,
             read_req: DmaReadReq,
@@ -198,6 +210,7 @@ block! {
             go: Bit,
             sends: Bit,
             back: Bit,
+            is_sync: Bit,
             takes_wsn: Bit,
             posts: Bits<16>,
             work_left: Bit,
@@ -244,6 +257,7 @@ block! {
             state_reset: Bits<4> = bits(QpState::Reset as u64),
             state_rts: Bits<4> = bits(QpState::Rts as u64),
             state_error: Bits<4> = bits(QpState::Error as u64),
+            flag_sync: Bits<8> = bits(WQE_SYNC),
             op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             fatal: Bits<8> = bits(WcStatus::FatalError as u64),
@@ -277,6 +291,7 @@ block! {
             doorbells: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
             retirements: SyncFifo<Retired, 3> = SyncFifo::shallow(),
             errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
+            passes: SyncFifo<QpMark, 3> = SyncFifo::shallow(),
             wqes: SyncFifo<FetchedWqe, 6> = SyncFifo::shallow(),
             // One entry per read that has arrived whole: did it fail?
             verdicts: SyncFifo<bool, 4> = SyncFifo::shallow(),
@@ -331,6 +346,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             doorbells,
             retirements,
             errors,
+            passes,
             wqes,
             verdicts,
             queries,
@@ -344,6 +360,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.doorbells.reset.next = self.reset.val();
         self.retirements.reset.next = self.reset.val();
         self.errors.reset.next = self.reset.val();
+        self.passes.reset.next = self.reset.val();
         self.wqes.reset.next = self.reset.val();
         self.verdicts.reset.next = self.reset.val();
         self.queries.reset.next = self.reset.val();
@@ -361,6 +378,9 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.errors.in_data.next = self.qp_error.val();
         self.errors.in_valid.next = self.qp_error_valid.val();
         self.qp_error_ready.next = self.errors.in_ready.val();
+        self.passes.in_data.next = self.sync_passed.val();
+        self.passes.in_valid.next = self.sync_passed_valid.val();
+        self.sync_passed_ready.next = self.passes.in_ready.val();
         self.answers.in_data.next = self.answer.val();
         self.answers.in_valid.next = self.answer_valid.val();
         self.answer_ready.next = self.answers.in_ready.val();
@@ -396,7 +416,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.leaves.next = self.launches.out_valid.val() & self.launch_ready.val();
         self.granted.next.qpn = self.launches.out_data.val().qpn;
         self.granted.next.packets = self.launches.out_data.val().packets;
-        self.granted.next.sync = false;
+        self.granted.next.sync = (self.launches.out_data.val().flags & self.flag_sync.val()).any();
         self.works.in_data.next = self.granted.val();
         self.works.in_valid.next = self.leaves.val() & self.launches.out_data.val().packets.any();
         self.work.next = self.works.out_data.val();
@@ -407,6 +427,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.doorbells.out_ready.next = false;
         self.retirements.out_ready.next = false;
         self.errors.out_ready.next = false;
+        self.passes.out_ready.next = false;
         self.wqes.out_ready.next = false;
         self.verdicts.out_ready.next = false;
         self.answers.out_ready.next = false;
@@ -509,6 +530,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             & (self.is_rts.val() | self.is_error.val());
         self.total.next = bit_cast::<25, 24>(self.state.q.val().packets)
             + bit_cast::<25, 24>(self.packets.q.val());
+        self.is_sync.next = (self.wqe.q.val().flags & self.flag_sync.val()).any();
         self.takes_wsn.next = self.wqe.q.val().opcode == self.op_imm.val();
         self.posts.next = self.bell.q.val().index - self.state.q.val().launched;
 
@@ -526,7 +548,12 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                 self.bell.d.next = self.doorbells.out_data.val();
                 self.leaver.d.next = self.retirements.out_data.val();
                 self.step.d.next = Step::Load;
-                if self.retirements.out_valid.val() {
+                if self.passes.out_valid.val() {
+                    // First, so that none outlives a command: it would count for the next life of the queue pair.
+                    self.passes.out_ready.next = true;
+                    self.number.next = self.passes.out_data.val().qpn;
+                    self.job.d.next = Job::Passed;
+                } else if self.retirements.out_valid.val() {
                     self.retirements.out_ready.next = true;
                     self.number.next = self.retirements.out_data.val().qpn;
                     self.job.d.next = Job::Retire;
@@ -609,6 +636,11 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                 self.step.d.next = Step::Pick;
                 self.states.write.next = true;
                 match self.job.q.val() {
+                    Job::Passed => {
+                        self.next.next.sync_open = false;
+                        self.next.next.sync_waits = false;
+                        self.lists.next = true;
+                    }
                     Job::Retire => {
                         if self.state.q.val().messages.any() {
                             self.next.next.messages =
@@ -646,6 +678,8 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         }
                         if self.restarts.val() {
                             self.next.next.blocked = false;
+                            self.next.next.sync_open = false;
+                            self.next.next.sync_waits = false;
                             self.next.next.messages = bits::<7>(0);
                             self.next.next.packets = bits::<24>(0);
                             self.next.next.next_psn = self.fields.record.val().psn;
@@ -671,7 +705,10 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                     }
                     Job::Fetch => {
                         self.unlists.next = true;
-                        if self.is_rts.val() & !self.state.q.val().blocked & self.count.val().any()
+                        if self.is_rts.val()
+                            & !self.state.q.val().blocked
+                            & !self.state.q.val().sync_waits
+                            & self.count.val().any()
                         {
                             self.reads.in_valid.next = true;
                             self.batches.in_valid.next = true;
@@ -693,6 +730,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         if self.in_turn.q.val() {
                             if self.state.q.val().messages == self.most_messages.val() {
                                 self.back.next = true;
+                                self.next.next.blocked = true;
                             } else if self.status.q.val().any() {
                                 self.go.next = true;
                                 self.next.next.state = self.state_error.val();
@@ -700,6 +738,10 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                                 & (self.total.val() > self.most_packets.val())
                             {
                                 self.back.next = true;
+                                self.next.next.blocked = true;
+                            } else if self.is_sync.val() & self.state.q.val().sync_open {
+                                self.back.next = true;
+                                self.next.next.sync_waits = true;
                             } else {
                                 self.go.next = true;
                                 self.sends.next = true;
@@ -748,18 +790,21 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         if self.sends.val() {
             self.next.next.packets = self.total.val().get_bits::<24>(0);
             self.next.next.next_psn = self.state.q.val().next_psn + self.packets.q.val();
+            if self.is_sync.val() {
+                self.next.next.sync_open = true;
+            }
             if self.takes_wsn.val() {
                 self.next.next.next_wsn = self.state.q.val().next_wsn + self.one_24.val();
             }
         }
         if self.back.val() {
             self.next.next.asked = self.state.q.val().launched;
-            self.next.next.blocked = true;
         }
 
         comment!("into the work list when there is something to do, out of it when not");
         self.work_left.next = ((self.next.val().state == self.state_rts.val())
             & !self.next.val().blocked
+            & !self.next.val().sync_waits
             & (self.next.val().posted != self.next.val().asked))
             | ((self.next.val().state == self.state_error.val())
                 & (self.next.val().posted != self.next.val().launched));
@@ -785,6 +830,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             | self.doorbells.count.val().any()
             | self.retirements.count.val().any()
             | self.errors.count.val().any()
+            | self.passes.count.val().any()
             | self.reads.count.val().any()
             | self.launches.count.val().any()
             | self.works.count.val().any();

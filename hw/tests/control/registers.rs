@@ -6,13 +6,13 @@ use mprdma_hw::nic::control::Registers;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
 use mprdma_spec::command::{
-    cq_image, eq_image, mr_image, qp_image, Opcode, Status, MASK_MULTIPATH,
+    cq_image, eq_image, mr_image, qp_image, trace_request, Opcode, Status, MASK_MULTIPATH,
 };
 use mprdma_spec::counter::Counter;
 use mprdma_spec::{config, csr};
 
 fn start() -> VerilatedBlock {
-    let mut card = verilated("registers", || Registers::<10>::new(&config::SIM));
+    let mut card = verilated("registers", || Registers::<12>::new(&config::SIM));
     reset(&mut card);
     card.inputs().set("ready", 1);
     for _ in 0..2000 {
@@ -40,7 +40,7 @@ fn write_args(card: &mut VerilatedBlock, image: &[u8]) {
 fn finish(card: &mut VerilatedBlock) -> Status {
     for _ in 0..200 {
         let asked = card.outputs().bit("cfg_valid");
-        card.inputs().set("done", if asked { 0x3ff } else { 0 });
+        card.inputs().set("done", if asked { 0x7ff } else { 0 });
         let status = axil_read(card, csr::CMD_STATUS);
         card.inputs().set("done", 0);
         if status & csr::CMD_BUSY == 0 {
@@ -130,7 +130,7 @@ fn commands_are_checked_before_they_act() {
         5,
         "arguments read back"
     );
-    assert_eq!(command(&mut card, 11, &args), Status::BadOpcode);
+    assert_eq!(command(&mut card, 14, &args), Status::BadOpcode);
     assert_eq!(command(&mut card, 255, &args), Status::BadOpcode);
     assert_eq!(
         command(&mut card, Opcode::CreateQp as u32, &args),
@@ -154,7 +154,7 @@ fn commands_are_checked_before_they_act() {
         Status::Missing
     );
     assert_eq!(
-        command(&mut card, Opcode::CreateQp as u32, &qp(256)),
+        command(&mut card, Opcode::CreateQp as u32, &qp(1024)),
         Status::BadIndex
     );
 
@@ -165,8 +165,6 @@ fn commands_are_checked_before_they_act() {
         (qp_image::STATE, 5),
         (qp_image::MTU, 0),
         (qp_image::MTU, 6),
-        (qp_image::HOLE_REPAIR, 1),
-        (qp_image::VP_RECYCLE, 1),
         (qp_image::SQ_LOG2, 0),
         (qp_image::SQ_BASE, 0x4020),
         (qp_image::RQ_BASE, 0x8008),
@@ -230,6 +228,51 @@ fn commands_are_checked_before_they_act() {
     );
 }
 
+/// Both extensions may be switched on, and telemetry is read through the same window as the state.
+#[test]
+fn telemetry_answers_its_own_commands() {
+    let mut card = start();
+    assert_eq!(
+        command(&mut card, Opcode::CreateCq as u32, &cq(3)),
+        Status::Ok
+    );
+    let mut args = qp(6);
+    for opcode in [Opcode::QueryQpStats, Opcode::TraceQp, Opcode::ReadTrace] {
+        let status = command(&mut card, opcode as u32, &args);
+        assert_eq!(status, Status::Missing, "{opcode:?} without a QP");
+    }
+    qp_image::HOLE_REPAIR.set(&mut args, 1);
+    qp_image::VP_RECYCLE.set(&mut args, 1);
+    assert_eq!(
+        command(&mut card, Opcode::CreateQp as u32, &args),
+        Status::Ok
+    );
+    let (sender, receiver, telemetry) = ([0x11; 64], [0x22; 64], [0x33; 128]);
+    card.inputs().set_bytes("sender_status", &sender);
+    card.inputs().set_bytes("receiver_status", &receiver);
+    card.inputs().set_bytes("telemetry", &telemetry);
+    for (opcode, group, status, first, last) in [
+        (Opcode::QueryQp, 0, Status::Ok, 0x11, 0x22),
+        (Opcode::QueryQpStats, 0, Status::Ok, 0x33, 0x33),
+        (Opcode::QueryQp, 0, Status::Ok, 0x11, 0x22),
+        (Opcode::TraceQp, 0, Status::Ok, 0x33, 0x33),
+        (Opcode::ReadTrace, 16, Status::Ok, 0x33, 0x33),
+        (Opcode::ReadTrace, 17, Status::BadArgument, 0x33, 0x33),
+    ] {
+        let mut image = [0; trace_request::BYTES];
+        trace_request::QPN.set(&mut image, 6);
+        trace_request::GROUP.set(&mut image, group);
+        assert_eq!(
+            command(&mut card, opcode as u32, &image),
+            status,
+            "{opcode:?}"
+        );
+        let dword = |byte: u32| byte * 0x0101_0101;
+        assert_eq!(axil_read(&mut card, csr::CMD_RESULT), dword(first));
+        assert_eq!(axil_read(&mut card, csr::CMD_RESULT + 124), dword(last));
+    }
+}
+
 #[test]
 fn a_stale_key_does_not_deregister() {
     let mut card = start();
@@ -281,7 +324,7 @@ fn destroy_qp_waits_for_both_markers() {
     write_args(&mut card, &qp(7));
     axil_write(&mut card, csr::CMD_OPCODE, Opcode::DestroyQp as u32);
     run(&mut card, 20);
-    card.inputs().set("done", 0x3ff);
+    card.inputs().set("done", 0x7ff);
     run(&mut card, 1);
     card.inputs().set("done", 0);
     for marker in ["rx_marker", "tx_marker"] {
@@ -471,7 +514,7 @@ fn simulator_and_verilog_agree() {
                     b.s_axil_arvalid.next = true;
                     b.s_axil_rready.next = r & 4 == 4;
                     b.tx_bytes.next = bits(r >> 11 & 0x3f);
-                    b.done.next = bits(r >> 9 & 0x3ff);
+                    b.done.next = bits(r >> 9 & 0x7ff);
                     b.sq_db_ready.next = r & 8 == 8;
                 })
                 .expect("a cycle");

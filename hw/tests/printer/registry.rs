@@ -53,7 +53,7 @@ fn the_generator_writes_verilog_and_manifest() {
 
     let json: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!(json["top"], "registers");
-    assert_eq!(json["config"]["qp_log2"], 8);
+    assert_eq!(json["config"]["qp_log2"], 10);
     let id = mprdma_hw::nic::control::registers::build_id(&mprdma_spec::config::SIM);
     assert_eq!(json["csr_build_id"], format!("{id:016x}"));
     for half in [id & 0xffff_ffff, id >> 32] {
@@ -142,5 +142,5 @@ fn the_generator_lists_blocks() {
     for info in registry::blocks() {
         assert!(text.contains(info.name));
     }
-    assert!(text.contains("256 queue pairs"));
+    assert!(text.contains("1024 queue pairs"));
 }

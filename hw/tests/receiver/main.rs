@@ -6,5 +6,7 @@ mod support;
 
 mod lint;
 mod lockstep;
+#[path = "../mutants/mod.rs"]
+mod mutants;
 mod place;
 mod rx_classify;

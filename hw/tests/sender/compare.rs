@@ -26,10 +26,12 @@ pub fn event_record(qpn: u16, event: &SenderEvent) -> EventRecord {
             r.code = bits(u64::from(ack.syndrome));
             r.vp = bits(u64::from(ack.vp));
             r.stamp = bits(u64::from(ack.stamp));
+            r.map = bits_of_bytes(&ack.map.to_le_bytes());
         }
-        SenderEvent::Work(packets) => {
+        SenderEvent::Work { packets, sync } => {
             r.work = true;
             r.value = bits(u64::from(*packets));
+            r.sync = *sync;
         }
         SenderEvent::Error(status) => {
             r.error = true;
@@ -70,9 +72,15 @@ impl Reader {
     }
 
     pub fn get(&self, record: &[u8], name: &str) -> u64 {
+        self.part(record, name, 0, self.fields[name].bits)
+    }
+
+    /// `bits` bits of a field from bit `from`.
+    pub fn part(&self, record: &[u8], name: &str, from: usize, bits: usize) -> u64 {
         let field = &self.fields[name];
-        (0..field.bits).fold(0, |value, i| {
-            let bit = field.low + i;
+        assert!(bits <= 64 && from + bits <= field.bits);
+        (0..bits).fold(0, |value, i| {
+            let bit = field.low + from + i;
             value | u64::from(record[bit / 8] >> (bit % 8) & 1) << i
         })
     }
@@ -90,7 +98,7 @@ impl Comparison {
         let known = context_fields(&SenderContext::default());
         for name in context.fields.keys() {
             assert!(
-                known.iter().any(|(known, _)| known == name),
+                name == "ring" || known.iter().any(|(known, _)| known == name),
                 "{name} is not compared"
             );
         }
@@ -117,6 +125,10 @@ impl Comparison {
         };
         for (name, value) in context_fields(context) {
             check(name, self.context.get(context_bytes, name), value);
+        }
+        for (i, &offset) in context.ring.iter().enumerate() {
+            let rtl = self.context.part(context_bytes, "ring", 14 * i, 14);
+            check(&format!("ring {i}"), rtl, offset.into());
         }
         let out = |name: &str| self.outcome.get(outcome_bytes, name);
         check("qpn", out("qpn"), u64::from(qpn));
@@ -164,6 +176,15 @@ impl Comparison {
                 check(name, out(name), delay.into());
             }
         }
+        check(
+            "sync passed",
+            out("sync_passed"),
+            outputs.sync_passed.into(),
+        );
+        check("accepted", out("accepted"), outputs.accepted.into());
+        if outputs.grants[0].is_some_and(|g| !g.marker) {
+            check("cause", out("cause"), outputs.cause as u64);
+        }
         let c = &outputs.counts;
         for (name, value) in [
             ("counts.ecn_echo", u64::from(c.ecn_echo)),
@@ -182,7 +203,7 @@ impl Comparison {
     }
 }
 
-fn context_fields(c: &SenderContext) -> [(&'static str, u64); 34] {
+fn context_fields(c: &SenderContext) -> [(&'static str, u64); 42] {
     let s = &c.config;
     [
         ("state", c.state.into()),
@@ -209,6 +230,14 @@ fn context_fields(c: &SenderContext) -> [(&'static str, u64); 34] {
         ("start", c.start.into()),
         ("rto_left", c.rto_left.into()),
         ("progress_at", c.progress_at.into()),
+        ("ring_count", c.ring_count.into()),
+        ("pass_at", c.pass_at.into()),
+        ("sync_wait", c.sync_wait.into()),
+        ("sync_psn", c.sync_psn.into()),
+        ("last_new_at", c.last_new_at.into()),
+        ("alpha", s.alpha.into()),
+        ("hole_repair", s.hole_repair.into()),
+        ("vp_recycle", s.vp_recycle.into()),
         ("vp_base", s.vp_base.into()),
         ("vp_count", s.vp_count.into()),
         ("probe", s.probe.into()),

@@ -19,10 +19,11 @@ use std::collections::VecDeque;
 
 const QPW: usize = 4;
 const QPS: usize = 1 << QPW;
-type Engine = Sender<QPW>;
+type Engine = Sender<QPW, 128>;
 
-ports!(Engine, clock: reset tick tick_pulse ack ack_valid work work_valid error error_valid cfg cfg_valid grant_ready progress_ready
-    => ack_ready work_ready error_ready cfg_done cfg_result grant grant_valid progress progress_valid init_done busy
+ports!(Engine, clock: reset tick tick_pulse ack ack_valid work work_valid error error_valid cfg cfg_valid grant_ready progress_ready sync_passed_ready
+    => ack_ready work_ready error_ready cfg_done cfg_result grant grant_valid progress progress_valid
+    sync_passed sync_passed_valid init_done busy
     cnt_ecn_echoes cnt_prunes cnt_window_naks cnt_sync_naks cnt_ghost_acks cnt_bad_acks cnt_timeouts cnt_recoveries
     cnt_probes trace_seen trace_env trace_random trace_seen_valid trace_outcome trace_written trace_valid);
 
@@ -42,10 +43,11 @@ struct Bench<'a, D: Dut> {
     /// In the pipeline.
     seen: VecDeque<(u16, SenderEvent, Env)>,
     acks: VecDeque<(u16, Ack)>,
-    works: VecDeque<(u16, u32)>,
+    works: VecDeque<(u16, u32, bool)>,
     /// What the outputs still owe.
     due_grants: VecDeque<(u16, mprdma_model::sender::Grant)>,
     due_progress: VecDeque<(u16, u32, u8)>,
+    due_marks: VecDeque<u16>,
     command: Option<SenderEvent>,
     last_status: Vec<u8>,
     counted: [u64; 9],
@@ -79,6 +81,7 @@ impl<'a, D: Dut> Bench<'a, D> {
             works: VecDeque::new(),
             due_grants: VecDeque::new(),
             due_progress: VecDeque::new(),
+            due_marks: VecDeque::new(),
             command: None,
             last_status: vec![],
             counted: [0; 9],
@@ -110,6 +113,7 @@ impl<'a, D: Dut> Bench<'a, D> {
         self.dut.set("tick", Bits::<32>::from(u64::from(self.tick)));
         self.dut.set("grant_ready", grant_ready);
         self.dut.set("progress_ready", progress_ready);
+        self.dut.set("sync_passed_ready", progress_ready);
         self.dut.low();
         if self.dut.bit("trace_valid") {
             self.finish();
@@ -132,6 +136,10 @@ impl<'a, D: Dut> Bench<'a, D> {
                 assert_eq!(get("vp"), u64::from(grant.vp));
                 assert_eq!(get("retx") == 1, grant.retx);
             }
+        }
+        if progress_ready && self.dut.bit("sync_passed_valid") {
+            let due = self.due_marks.pop_front().expect("a mark of the model");
+            assert_eq!(self.dut.get("sync_passed"), u64::from(due));
         }
         if progress_ready && self.dut.bit("progress_valid") {
             let bytes = pad(self.dut.bytes("progress"));
@@ -177,7 +185,8 @@ impl<'a, D: Dut> Bench<'a, D> {
                 syndrome: get("code") as u8,
                 vp: get("vp") as u16,
                 stamp: get("stamp") as u16,
-                map: 0,
+                map: u128::from(self.events.part(&event, "map", 0, 64))
+                    | u128::from(self.events.part(&event, "map", 64, 64)) << 64,
             };
             assert_eq!(
                 self.acks.pop_front(),
@@ -187,8 +196,9 @@ impl<'a, D: Dut> Bench<'a, D> {
             SenderEvent::Ack(ack)
         } else if get("work") == 1 {
             let packets = get("value") as u32;
-            assert_eq!(self.works.pop_front(), Some((qpn, packets)));
-            SenderEvent::Work(packets)
+            let sync = get("sync") == 1;
+            assert_eq!(self.works.pop_front(), Some((qpn, packets, sync)));
+            SenderEvent::Work { packets, sync }
         } else if get("error") == 1 {
             SenderEvent::Error(get("code") as u8)
         } else if get("burst") == 1 {
@@ -216,6 +226,7 @@ impl<'a, D: Dut> Bench<'a, D> {
             rnd: self.dut.get("trace_random"),
             backlog: of_env("backlog") == 1,
             full: of_env("full") == 1,
+            slots: 128,
         };
         self.entered.push((self.cycle, qpn));
         self.seen.push_back((qpn, what, env));
@@ -240,6 +251,9 @@ impl<'a, D: Dut> Bench<'a, D> {
         self.due_grants
             .extend(outputs.grants.iter().flatten().map(|g| (qpn, *g)));
         self.most_due = self.most_due.max(self.due_grants.len());
+        if outputs.sync_passed {
+            self.due_marks.push_back(qpn);
+        }
         if let Some(p) = outputs.progress {
             self.due_progress.push_back((qpn, p.una, p.status));
         }
@@ -300,7 +314,7 @@ impl<'a, D: Dut> Bench<'a, D> {
                 syndrome: bits(ack.syndrome.into()),
                 vp: bits(ack.vp.into()),
                 stamp: bits(ack.stamp.into()),
-                map: Bits::default(),
+                map: mprdma_hw::leaf::beat::bits_of_bytes(&ack.map.to_le_bytes()),
             },
         );
         self.offer("ack_valid", "ack_ready");
@@ -309,16 +323,20 @@ impl<'a, D: Dut> Bench<'a, D> {
     }
 
     fn work(&mut self, qpn: u16, packets: u32) {
+        self.work_of(qpn, packets, false);
+    }
+
+    fn work_of(&mut self, qpn: u16, packets: u32, sync: bool) {
         self.dut.set(
             "work",
             Work {
                 qpn: bits(qpn.into()),
                 packets: bits(packets.into()),
-                sync: false,
+                sync,
             },
         );
         // The event may enter before the handshake is looked at again.
-        self.works.push_back((qpn, packets));
+        self.works.push_back((qpn, packets, sync));
         self.offer("work_valid", "work_ready");
         self.dut.set("work_valid", false);
     }
@@ -393,6 +411,7 @@ impl<'a, D: Dut> Bench<'a, D> {
         }
         assert!(self.seen.is_empty() && self.acks.is_empty() && self.works.is_empty());
         assert!(self.due_grants.is_empty() && self.due_progress.is_empty());
+        assert!(self.due_marks.is_empty());
         assert_eq!(self.counted, self.expected);
         for context in &self.model {
             assert_eq!(*context, SenderContext::default());
@@ -452,7 +471,8 @@ fn mixed(dut: &mut impl Dut, rounds: usize) {
             }
             28..150 => {
                 let packets = bench.rng.random_range(1..400);
-                bench.work(qpn, packets);
+                let sync = bench.rng.random_range(0..5) == 0;
+                bench.work_of(qpn, packets, sync);
             }
             _ => match bench.plausible(qpn) {
                 Some(ack) => bench.ack(qpn, ack),

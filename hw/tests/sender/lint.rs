@@ -16,10 +16,10 @@ fn clean<B: Block>(make: impl FnOnce() -> B + Send, name: &str) {
 
 #[test]
 fn sender_pipeline() {
-    clean(SenderPipeline::<8>::default, "sender_pipeline");
+    clean(SenderPipeline::<8, 128>::default, "sender_pipeline");
 }
 
 #[test]
 fn sender() {
-    clean(Sender::<8>::default, "sender");
+    clean(Sender::<8, 64>::default, "sender");
 }

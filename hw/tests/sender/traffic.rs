@@ -3,7 +3,7 @@
 
 use mprdma_model::psn;
 use mprdma_model::sender::{
-    step, Ack, Env, SenderConfig, SenderContext, SenderEvent, SenderImage, SenderOutputs,
+    step, Ack, Cause, Env, SenderConfig, SenderContext, SenderEvent, SenderImage, SenderOutputs,
 };
 use mprdma_spec::command::{Opcode, QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
 use mprdma_spec::status::WcStatus;
@@ -70,7 +70,10 @@ impl Traffic {
 
     fn config(&mut self) -> SenderConfig {
         let r = &mut self.rng;
-        let sane = SenderConfig::from_params();
+        let mut sane = SenderConfig::from_params();
+        if r.random_range(0..4) == 0 {
+            sane = sane.as_published();
+        }
         match r.random_range(0..4) {
             0 => sane,
             1 => SenderConfig {
@@ -97,6 +100,9 @@ impl Traffic {
                 rto_floor: r.random_range(1..=32767),
                 retry_cnt: r.random_range(0..=7),
                 rnr_retry: r.random_range(0..=7),
+                alpha: r.random(),
+                hole_repair: r.random(),
+                vp_recycle: r.random(),
             },
         }
     }
@@ -140,7 +146,7 @@ impl Traffic {
             _ => r.random_range(0..1 << 24),
         };
         let mut flags = 0;
-        for (bit, percent) in [(0, 15), (1, 20), (2, 4), (3, 2), (4, 10), (7, 1)] {
+        for (bit, percent) in [(0, 15), (1, 20), (2, 4), (3, 2), (4, 50), (7, 1)] {
             flags |= u8::from(r.random_range(0..100) < percent) << bit;
         }
         let syndrome = match r.random_range(0..1000) {
@@ -162,7 +168,7 @@ impl Traffic {
             syndrome,
             vp: c.config.vp_base.wrapping_add(r.random_range(0..64)),
             stamp: (self.now as u16).wrapping_sub(rtt),
-            map: 0,
+            map: (r.random::<u128>() | r.random::<u128>()) & !1,
         }
     }
 
@@ -177,7 +183,10 @@ impl Traffic {
             return match self.rng.random_range(0..10) {
                 0 => stale,
                 1 => SenderEvent::Error(19),
-                2 => SenderEvent::Work(3),
+                2 => SenderEvent::Work {
+                    packets: 3,
+                    sync: false,
+                },
                 _ => SenderEvent::Create(self.image(&[Rts, Rts, Rts, Init])),
             };
         }
@@ -196,11 +205,14 @@ impl Traffic {
         }
         match self.rng.random_range(0..1000) {
             0..840 => SenderEvent::Ack(self.ack(c)),
-            840..990 => SenderEvent::Work(match self.rng.random_range(0..10) {
-                0..6 => self.rng.random_range(1..8),
-                6..9 => self.rng.random_range(1..400),
-                _ => self.rng.random_range(1..1 << 20),
-            }),
+            840..990 => SenderEvent::Work {
+                packets: match self.rng.random_range(0..10) {
+                    0..6 => self.rng.random_range(1..8),
+                    6..9 => self.rng.random_range(1..400),
+                    _ => self.rng.random_range(1..1 << 20),
+                },
+                sync: !c.sync_wait && self.chance(30),
+            },
             990 => SenderEvent::Error(self.rng.random_range(1..20)),
             991 => SenderEvent::Destroy,
             992..996 => SenderEvent::Modify(self.image(&[Rts, Rts, Rts, Error, Rtr])),
@@ -232,7 +244,35 @@ impl Traffic {
             ("two probes", c.probes == 2),
             ("ACK sends two", from_ack && sent == 2),
             ("ACK resends", from_ack && resent == 1),
-            ("timer resends two", resent == 2),
+            ("timer resends two", !from_ack && resent == 2),
+            ("hole", out.cause == Cause::Hole),
+            ("two holes", out.cause == Cause::Hole && resent == 2),
+            (
+                "two in recovery",
+                out.cause == Cause::Recovery && resent == 2,
+            ),
+            ("hole on a slow path", out.cause == Cause::Hole && c.prune),
+            (
+                "pass begins anew",
+                out.cause == Cause::Hole && before.pass_at != env.now as u16,
+            ),
+            (
+                "full ring turns",
+                !from_ack && sent > 0 && before.ring_count == 16 && before.config.vp_recycle,
+            ),
+            (
+                "SYNC waits",
+                before.sync_wait
+                    && !out.sync_passed
+                    && before.snd_nxt == before.sync_psn
+                    && sent == 0
+                    && out.arm_burst.is_some(),
+            ),
+            ("SYNC passes", out.sync_passed && before.flight() != 0),
+            (
+                "stops before SYNC",
+                before.sync_wait && sent == 1 && psn::add(before.snd_nxt, 1) == before.sync_psn,
+            ),
             ("burst sends two", *event == SenderEvent::Burst && sent == 2),
             (
                 "start on random paths",
@@ -272,7 +312,7 @@ impl Traffic {
             _ => self.rng.random_range(0..10_000_000),
         });
         let mut event = self.event(&before);
-        if before.unsent() > 1 << 22 && matches!(event, SenderEvent::Work(_)) {
+        if before.unsent() > 1 << 22 && matches!(event, SenderEvent::Work { .. }) {
             event = SenderEvent::Query;
         }
         let env = Env {
@@ -280,6 +320,7 @@ impl Traffic {
             rnd: self.rng.random(),
             backlog: self.chance(30),
             full: self.chance(8),
+            slots: 128,
         };
         let mut told = before;
         match self.sabotage {

@@ -32,7 +32,7 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
     let mtu = rng.random_range(1..=5u64);
     let bytes = 128u64 << mtu;
     let length = loop {
-        let length = match rng.random_range(0..12) {
+        let length = match rng.random_range(0..13) {
             0 => 0,
             1 => rng.random_range(1..4),
             2 => bytes,
@@ -41,6 +41,7 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
             5 => bytes * rng.random_range(2..9),
             6 => 1 << 31,
             7 => rng.random_range(0..=1 << 31),
+            8 => bytes * rng.random_range(65_535..65_540) + rng.random_range(0..bytes),
             _ => rng.random_range(0..20_000),
         };
         if length.div_ceil(bytes).max(1) <= u64::from(room) {
@@ -91,7 +92,10 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     let mut flags = 0;
     for (set, flag) in [
         (grant.retx, mpeth::FLAG_RETX),
-        (message.flags.to_u64() & WQE_SYNC != 0, mpeth::FLAG_SYNC),
+        (
+            message.flags.to_u64() & WQE_SYNC != 0 && index < 1 << 16,
+            mpeth::FLAG_SYNC,
+        ),
         (last, mpeth::FLAG_TAIL),
         (last && imm, mpeth::FLAG_COMPLETION),
     ] {
@@ -179,6 +183,8 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
     let mut payloads: VecDeque<(u64, u64)> = VecDeque::new();
     let mut asked: VecDeque<(u64, u64)> = VecDeque::new();
     let (mut packets, mut dropped, mut markers, mut full, mut commands) = (0, 0, 0, 0, 0);
+    // Grants of synchronised messages beyond offset 2^16.
+    let mut beyond = 0;
     let mut stall = 30;
     for step in 0..steps + 3000 {
         let ending = step >= steps;
@@ -209,7 +215,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
                     qpn,
                     queue.next_slot,
                     queue.next_psn,
-                    ((1 << 23) - span).min(1 << 16),
+                    ((1 << 23) - span).min(1 << 18),
                 );
                 queue.next_slot = (queue.next_slot + 1) % 64;
                 queue.next_psn = queue.next_psn.wrapping_add(m.packets.to_u32()) & 0xff_ffff;
@@ -371,6 +377,8 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
                 psn_distance(grant.psn.to_u32(), m.first_psn.to_u32()) < m.packets.to_u32()
             }) {
                 let (packet, iova) = expect(m, &grant);
+                let index = psn_distance(grant.psn.to_u32(), m.first_psn.to_u32());
+                beyond += u64::from(m.flags.to_u64() & WQE_SYNC != 0 && index >= 1 << 16);
                 let slot = Some(m.slot.to_u64());
                 expected.push_back(Expected {
                     qpn,
@@ -406,9 +414,9 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
     );
     assert!(asked.is_empty() && payloads.is_empty());
     assert!(!bench.cycle(&segment::In::default()).busy);
-    println!("{packets} packets ({markers} markers), {dropped} stale, {full} times full, {commands} commands");
+    println!("{packets} packets ({markers} markers), {dropped} stale, {full} times full, {commands} commands, {beyond} long");
     assert!(packets > steps / 200 && dropped > 0);
-    assert!(steps < 10_000 || (full > 0 && commands > 20 && markers > 0));
+    assert!(steps < 10_000 || (full > 0 && commands > 20 && markers > 0 && beyond > 0));
 }
 
 #[test]

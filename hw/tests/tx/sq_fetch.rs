@@ -8,7 +8,7 @@ use mprdma_hw::nic::types::*;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
 use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
-use mprdma_spec::descriptor::{sq_wqe, WrOpcode};
+use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SYNC};
 use mprdma_spec::status::WcStatus;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -22,11 +22,11 @@ crate::bench! {
     sq_fetch, SqFetch<QPW, 3>,
     in {
         cfg: CfgReq, cfg_valid: bool, sq_db: Doorbell, sq_db_valid: bool, retired: Retired, retired_valid: bool,
-        qp_error: QpError, qp_error_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
+        qp_error: QpError, qp_error_valid: bool, sync_passed: QpMark, sync_passed_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
         answer_valid: bool, read_req_ready: bool, query_ready: bool, launch_ready: bool, work_ready: bool,
     }
     out {
-        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, read_ready: bool, answer_ready: bool,
+        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, sync_passed_ready: bool, read_ready: bool, answer_ready: bool,
         read_req: DmaReadReq, read_req_valid: bool, query: MrQuery, query_valid: bool, launch: Launch,
         launch_valid: bool, work: Work, work_valid: bool, cfg_done: bool, init_done: bool, busy: bool,
     }
@@ -61,6 +61,8 @@ struct Queue {
     next_wsn: u32,
     slot: u64,
     open: VecDeque<u32>,
+    /// A synchronised message is launched; its first packet has not left.
+    sync_open: bool,
     /// A flushed launch has been seen: from here on all are.
     flushing: bool,
     /// Entries of the ring that a failed read, or a good one, has brought.
@@ -106,6 +108,9 @@ struct Read {
 struct Mix {
     /// Percentage of WQEs that cannot be sent, and of reads that fail.
     faults: u32,
+    /// Percentage of WQEs that are synchronised, and of steps with one of them passed.
+    syncs: u32,
+    passes: u32,
     /// Largest message in packets, as a power of two.
     longest: u32,
     /// Percentage of steps with a doorbell, and with a retirement.
@@ -119,6 +124,8 @@ struct Mix {
 
 const CALM: Mix = Mix {
     faults: 0,
+    syncs: 20,
+    passes: 20,
     longest: 4,
     doorbells: 10,
     retirements: 30,
@@ -140,6 +147,9 @@ fn wqe(rng: &mut ChaCha8Rng, queue: &Queue, mix: &Mix) -> [u8; WQE] {
         5 => most,
         _ => rng.random_range(0..=most),
     };
+    let flags = rng.random_range(0..256) & !WQE_SYNC;
+    let sync = u64::from(chance(rng, mix.syncs)) * WQE_SYNC;
+    sq_wqe::FLAGS.set(&mut wqe, flags | sync);
     sq_wqe::OPCODE.set(&mut wqe, rng.random_range(0..2));
     sq_wqe::LENGTH.set(&mut wqe, length.min(1 << 31));
     sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | rng.random_range(0..3));
@@ -166,6 +176,10 @@ struct Seen {
     failed: u64,
     again: u64,
     full: u64,
+    /// Synchronised messages, and messages launched while one of them waited.
+    syncs: u64,
+    behind: u64,
+    flushed_behind: u64,
     commands: u64,
     destroyed_in_flight: u64,
     wraps: u64,
@@ -182,6 +196,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
     let mut doorbells = Source::<Doorbell>::new(80);
     let mut retirements = Source::<Retired>::new(80);
     let mut errors = Source::<QpError>::new(80);
+    let mut passes = Source::<QpMark>::new(80);
     let mut reads: VecDeque<Read> = VecDeque::new();
     let mut answers: VecDeque<MrAnswer> = VecDeque::new();
     let mut works: VecDeque<Work> = VecDeque::new();
@@ -238,6 +253,13 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 let packets = u64::from(queue.open[0]).to_bits();
                 retirements.items.push_back(Retired { qpn: id, packets });
             }
+            // A queue pair in ERROR passes nothing more.
+            let passing = passes.items.iter().any(|p| p.qpn == id)
+                || works.iter().any(|w| w.qpn == id && w.sync)
+                || queue.state != QpState::Rts as u64;
+            if queue.sync_open && !passing && (ending || chance(rng, mix.passes)) {
+                passes.items.push_back(QpMark { qpn: id });
+            }
             let told = errors.items.iter().any(|e| e.qpn == id);
             if !ending && !told && rng.random_range(0..mix.commands) == 0 {
                 errors.items.push_back(QpError {
@@ -249,7 +271,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         let queue = &mut queues[qpn];
         let on_way = doorbells.items.iter().any(|d| d.number == id)
             || retirements.items.iter().any(|r| r.qpn == id)
-            || errors.items.iter().any(|e| e.qpn == id);
+            || errors.items.iter().any(|e| e.qpn == id)
+            || passes.items.iter().any(|p| p.qpn == id);
         let rts = QpState::Rts as u64;
         let broken = queue.state == QpState::Error as u64;
         let due = queue.state == 0
@@ -310,6 +333,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 queue.state = state;
                 queue.next_psn = qp_image::SQ_PSN.get(&image) as u32;
                 queue.next_wsn = 0;
+                queue.sync_open = false;
             } else if mask & MASK_STATE != 0 && op == Opcode::ModifyQp {
                 queue.state = state;
             }
@@ -320,6 +344,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         (inputs.sq_db, inputs.sq_db_valid) = doorbells.show(rng);
         (inputs.retired, inputs.retired_valid) = retirements.show(rng);
         (inputs.qp_error, inputs.qp_error_valid) = errors.show(rng);
+        (inputs.sync_passed, inputs.sync_passed_valid) = passes.show(rng);
         if let Some((qpn, op, _, image, true)) = &command {
             inputs.cfg.op = op.to_bits();
             inputs.cfg.index = (*qpn as u64).to_bits();
@@ -431,6 +456,11 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             queue.state = QpState::Error as u64;
         }
         doorbells.taken(out.sq_db_ready);
+        if let Some(p) = passes.taken(out.sync_passed_ready) {
+            let queue = &mut queues[p.qpn.index()];
+            assert!(queue.sync_open);
+            queue.sync_open = false;
+        }
         if out.launch_valid && inputs.launch_ready {
             let l = out.launch;
             let queue = &mut queues[l.qpn.index()];
@@ -458,6 +488,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 assert_eq!(queue.state, QpState::Error as u64, "{text}");
                 queue.flushing = true;
                 seen.flushed += 1;
+                seen.flushed_behind += u64::from(queue.sync_open);
             } else {
                 assert!(!queue.flushing, "{text}: sent after a flush");
                 assert_eq!(
@@ -504,12 +535,20 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                         "{text}"
                     );
                     queue.next_wsn = (queue.next_wsn + u32::from(imm)) & 0xff_ffff;
+                    let sync = sq_wqe::FLAGS.get(&entry) & WQE_SYNC != 0;
+                    assert!(
+                        !(sync && queue.sync_open),
+                        "{text}: two synchronised messages"
+                    );
                     works.push_back(Work {
                         qpn: l.qpn,
                         packets: u64::from(packets).to_bits(),
-                        sync: false,
+                        sync,
                     });
                     seen.sent += 1;
+                    seen.syncs += u64::from(sync);
+                    seen.behind += u64::from(queue.sync_open);
+                    queue.sync_open |= sync;
                 }
             }
             assert_eq!(l.packets.to_u64(), u64::from(packets), "{text}");
@@ -603,8 +642,23 @@ fn verilated() {
             // The PSNs that may be outstanding run out.
             Mix {
                 longest: 23,
+                syncs: 5,
                 retirements: 2,
                 log2: (3, 8),
+                ..CALM
+            },
+            // Synchronised messages that wait long, and die waiting.
+            Mix {
+                syncs: 60,
+                passes: 1,
+                log2: (3, 6),
+                ..CALM
+            },
+            Mix {
+                syncs: 40,
+                passes: 2,
+                faults: 2,
+                commands: 1000,
                 ..CALM
             },
         ];
@@ -624,6 +678,8 @@ fn verilated() {
         assert!(seen.iter().map(|s| s.wraps).sum::<u64>() > 500 && seen[5].again > 100);
         assert!(seen.iter().map(|s| s.destroyed_in_flight).sum::<u64>() > 3);
         assert!(seen[2].failed > 20 && seen[2].flushed > 20 && seen[4].full > 20);
+        assert!(seen[6].syncs > 200 && seen[6].behind > 100 && seen[6].again > 200);
+        assert!(seen[7].flushed_behind > 10);
     });
 }
 
@@ -767,6 +823,240 @@ fn pace() {
         let cycles = at[at.len() - 1] - at[0];
         println!("{} WQEs in {cycles} cycles", at.len());
         assert!(at.len() as u64 * 10 > cycles && at.len() > 900);
+    });
+}
+
+/// A card with one queue pair and one ring, whose reads and questions are answered at once.
+struct OneQueue<B> {
+    bench: B,
+    ring: [[u8; WQE]; 16],
+    posted: u64,
+    inputs: sq_fetch::In,
+    reads: VecDeque<(usize, bool)>,
+    answers: VecDeque<MrAnswer>,
+    /// Index, status and packets of each launch.
+    launches: Vec<(u64, u64, u64)>,
+    works: Vec<bool>,
+}
+
+impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
+    fn new(mut bench: B) -> Self {
+        bench.reset(|i| i.reset = true);
+        let inputs = sq_fetch::In {
+            launch_ready: true,
+            work_ready: true,
+            read_req_ready: true,
+            query_ready: true,
+            ..sq_fetch::In::default()
+        };
+        let mut one = Self {
+            bench,
+            ring: [[0; WQE]; 16],
+            posted: 0,
+            inputs,
+            reads: VecDeque::new(),
+            answers: VecDeque::new(),
+            launches: vec![],
+            works: vec![],
+        };
+        one.command(Opcode::CreateQp, QpState::Rts, 0);
+        one
+    }
+
+    fn command(&mut self, op: Opcode, state: QpState, mask: u64) {
+        let mut image = vec![0; qp_image::BYTES];
+        qp_image::MTU.set(&mut image, 3);
+        qp_image::SQ_LOG2.set(&mut image, 4);
+        qp_image::STATE.set(&mut image, state as u64);
+        qp_image::MASK.set(&mut image, mask);
+        self.inputs.cfg.op = (op as u64).to_bits();
+        self.inputs.cfg.image = bits_of_bytes(&image);
+        self.inputs.cfg_valid = true;
+        while !self.cycle().cfg_done {}
+        self.inputs.cfg_valid = false;
+        self.cycle();
+    }
+
+    fn cycle(&mut self) -> sq_fetch::Out {
+        self.inputs.read_valid = !self.reads.is_empty();
+        if let Some((at, last)) = self.reads.front() {
+            self.inputs.read = Beat::new(&self.ring[*at], *last);
+        }
+        self.inputs.answer_valid = !self.answers.is_empty();
+        self.inputs.answer = self.answers.front().copied().unwrap_or_default();
+        let out = self.bench.cycle(&self.inputs);
+        if self.inputs.read_valid && out.read_ready {
+            self.reads.pop_front();
+        }
+        if self.inputs.answer_valid && out.answer_ready {
+            self.answers.pop_front();
+        }
+        if out.query_valid {
+            self.answers.push_back(region(&out.query));
+        }
+        if out.read_req_valid {
+            let first = out.read_req.iova.to_u64() as usize / WQE;
+            let count = out.read_req.length.to_u64() as usize / WQE;
+            self.reads
+                .extend((0..count).map(|i| (first + i, i + 1 == count)));
+        }
+        if out.launch_valid {
+            let l = &out.launch;
+            self.launches
+                .push((l.wqe_index.to_u64(), l.status.to_u64(), l.packets.to_u64()));
+        }
+        if out.work_valid {
+            self.works.push(out.work.sync);
+        }
+        out
+    }
+
+    /// Posts WQEs of `(flags, length)`.
+    fn post(&mut self, wqes: &[(u64, u64)]) {
+        for (flags, length) in wqes {
+            let mut wqe = [0; WQE];
+            sq_wqe::FLAGS.set(&mut wqe, *flags);
+            sq_wqe::LENGTH.set(&mut wqe, *length);
+            self.ring[self.posted as usize % 16] = wqe;
+            self.posted += 1;
+        }
+        self.inputs.sq_db.index = self.posted.to_bits();
+        self.inputs.sq_db_valid = true;
+        while !self.cycle().sq_db_ready {}
+        self.inputs.sq_db_valid = false;
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..400 {
+            self.cycle();
+        }
+        assert!(!self.bench.cycle(&self.inputs).busy, "waiting is not work");
+    }
+
+    fn pass(&mut self) {
+        self.inputs.sync_passed_valid = true;
+        while !self.cycle().sync_passed_ready {}
+        self.inputs.sync_passed_valid = false;
+        self.settle();
+    }
+
+    fn retire(&mut self, packets: u64) {
+        self.inputs.retired.packets = packets.to_bits();
+        self.inputs.retired_valid = true;
+        while !self.cycle().retired_ready {}
+        self.inputs.retired_valid = false;
+        self.settle();
+    }
+
+    fn fail(&mut self) {
+        self.inputs.qp_error.status = 4u64.to_bits();
+        self.inputs.qp_error_valid = true;
+        while !self.cycle().qp_error_ready {}
+        self.inputs.qp_error_valid = false;
+        self.settle();
+    }
+
+    fn launched(&self) -> u64 {
+        self.launches.len() as u64
+    }
+}
+
+fn one_queue() -> OneQueue<sq_fetch::Verilated> {
+    OneQueue::new(sq_fetch::Verilated::new(SqFetch::default()))
+}
+
+#[test]
+fn one_synchronised_message_waits_at_a_time() {
+    with_big_stack(|| {
+        let mut one = one_queue();
+        // Zero bytes are one packet, and wait like any other.
+        one.post(&[
+            (WQE_SYNC, 0),
+            (0, 5000),
+            (WQE_FENCE, 0),
+            (WQE_SYNC, 8),
+            (0, 1),
+            (WQE_SYNC, 0),
+        ]);
+        assert_eq!(one.launches, [(0, 0, 1), (1, 0, 5), (2, 0, 1)]);
+        one.retire(1);
+        one.retire(5);
+        assert_eq!(one.launched(), 3, "a retirement does not tell");
+        one.pass();
+        assert_eq!(one.launches[3..], [(3, 0, 1), (4, 0, 1)]);
+        // New work behind the one that waits.
+        one.post(&[(0, 1), (WQE_SYNC, 1)]);
+        assert_eq!(one.launched(), 5);
+        one.pass();
+        assert_eq!(one.launched(), 7);
+        one.pass();
+        assert_eq!(one.launched(), 8);
+        one.pass();
+        one.post(&[(WQE_SYNC, 1)]);
+        assert_eq!(one.launched(), 9);
+        assert_eq!(
+            one.works,
+            [true, false, false, true, false, true, false, true, true]
+        );
+    });
+}
+
+#[test]
+fn nothing_waits_in_error() {
+    with_big_stack(|| {
+        let flushed = WcStatus::WorkRequestFlushed as u64;
+        let mut one = one_queue();
+        one.post(&[(WQE_SYNC, 0), (WQE_SYNC, 0), (0, 0)]);
+        assert_eq!(one.launched(), 1);
+        one.fail();
+        assert_eq!(one.launches[1..], [(1, flushed, 0), (2, flushed, 0)]);
+        one.post(&[(WQE_SYNC, 0)]);
+        assert_eq!(one.launched(), 4);
+        assert_eq!(one.works, [true]);
+    });
+}
+
+/// A synchronised message that fails its checks is no work, and does not wait for the one before it.
+#[test]
+fn a_message_that_fails_opens_nothing() {
+    with_big_stack(|| {
+        let too_long = WcStatus::LocalLengthError as u64;
+        for first in [0, WQE_SYNC] {
+            let mut one = one_queue();
+            one.post(&[(first, 0), (WQE_SYNC, (1 << 31) + 1), (0, 0)]);
+            assert_eq!(one.launches[1], (1, too_long, 0));
+            assert_eq!(one.launches.len(), 3, "the rest is flushed");
+            assert_eq!(one.works, [first != 0]);
+        }
+    });
+}
+
+/// A new life of the queue pair waits for nothing of the old one.
+#[test]
+fn commands_forget_the_open_message() {
+    with_big_stack(|| {
+        for waits in [false, true] {
+            for (op, mask) in [
+                (Opcode::CreateQp, 0),
+                (Opcode::ModifyQp, MASK_STATE | MASK_SENDER),
+                (Opcode::DestroyQp, 0),
+            ] {
+                let mut one = one_queue();
+                one.post(&[(WQE_SYNC, 0), (WQE_SYNC, 0)][..1 + usize::from(waits)]);
+                assert_eq!(one.launched(), 1);
+                one.command(op, QpState::Rts, mask);
+                if op == Opcode::DestroyQp {
+                    one.command(Opcode::CreateQp, QpState::Rts, 0);
+                }
+                if op != Opcode::ModifyQp {
+                    one.posted = 0;
+                }
+                one.launches.clear();
+                one.post(&[(WQE_SYNC, 0)]);
+                assert_eq!(one.launched(), 1, "{op:?}");
+            }
+        }
     });
 }
 

@@ -100,6 +100,7 @@ wire! {
     }
     Work { qpn, packets, sync }
     Retired { qpn, packets }
+    QpMark { qpn }
     QpError { qpn, status }
     Grant { qpn, psn, vp, retx, marker }
     Progress { qpn, una, status }

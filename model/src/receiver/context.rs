@@ -100,6 +100,9 @@ impl ReceiverContext {
         if takes(command::MASK_ADDRESS) {
             self.pkey = image.pkey;
         }
+        if takes(command::MASK_MULTIPATH) {
+            self.hole_repair = image.hole_repair;
+        }
         if takes(command::MASK_RECEIVER) {
             self.rights = image.rights;
             self.rcv_nxt = image.rq_psn;

@@ -1,6 +1,7 @@
 //! The rules of protocol section 3 as conversations of packets.
 
 use super::*;
+use crate::psn;
 use mprdma_spec::command::{self, QpState, RIGHT_REMOTE_WRITE};
 use mprdma_spec::status::WcStatus;
 
@@ -193,6 +194,103 @@ fn rule_4_synchronised_data_is_never_early() {
     assert!(qp.packet(21, sync(0)).place);
 }
 
+/// The packets of a synchronised message may reorder among each other, not with what comes before.
+#[test]
+fn rule_4_a_message_of_many_packets_across_the_psn_wrap() {
+    let first = 0xff_fffe;
+    let mut qp = Qp::new(first - 1);
+    let part = |qp: &mut Qp, offset: u32, flags: u8| {
+        qp.packet(psn::add(first, offset), |p| {
+            p.opcode = 0xc0 | [6, 7, 7, 7, 8][offset as usize];
+            p.flags = FLAG_SYNC | flags | if offset == 4 { FLAG_TAIL } else { 0 };
+            p.offset = offset as u16;
+            if offset < 4 {
+                (p.dma_length, p.length) = (1024, 1024);
+            }
+        })
+    };
+    for offset in [0, 4, 2] {
+        let out = part(&mut qp, offset, 0);
+        assert!(out.counts.sync_nak && out.discard && !out.place);
+        let ack = out.ack.expect("a NAK");
+        assert_eq!((ack.flags, ack.aack), (ACK_SYNC_NAK, first - 1));
+    }
+    let again = part(&mut qp, 0, FLAG_RETX);
+    assert_eq!(
+        again.ack.expect("a NAK").flags,
+        ACK_SYNC_NAK | ACK_RETX,
+        "a retransmission is no exception"
+    );
+    assert!(qp.packet(first - 1, |_| ()).place);
+    for offset in [4, 2, 1, 3] {
+        let out = part(&mut qp, offset, FLAG_RETX);
+        assert!(out.place && !out.counts.sync_nak, "offset {offset}");
+        assert_eq!(out.ack.expect("an ACK").aack, first);
+    }
+    let ack = part(&mut qp, 0, 0).ack.expect("an ACK");
+    assert_eq!((ack.aack, ack.msn), (3, 2));
+    assert!(
+        part(&mut qp, 3, FLAG_RETX).counts.duplicate,
+        "once placed, a retransmission is a duplicate"
+    );
+}
+
+/// Half of the message is placed when a packet of it comes again: its first PSN is behind the window.
+#[test]
+fn rule_4_a_message_that_has_begun() {
+    let mut qp = Qp::new(10);
+    let part = |qp: &mut Qp, offset: u32| {
+        qp.packet(10 + offset, |p| {
+            p.opcode = 0xc0 | if offset == 0 { 6 } else { 7 };
+            p.flags = FLAG_SYNC;
+            p.offset = offset as u16;
+            (p.dma_length, p.length) = (1024, 1024);
+        })
+    };
+    for offset in (0..60).chain([L + 59, 70]) {
+        assert!(part(&mut qp, offset).place, "offset {offset}");
+    }
+    let out = part(&mut qp, L + 60);
+    assert!(
+        out.counts.out_of_window && !out.counts.sync_nak,
+        "rule 3 first"
+    );
+}
+
+/// Two synchronised messages in a row: the second waits for the whole first one.
+#[test]
+fn rule_4_synchronised_behind_synchronised() {
+    let mut qp = Qp::new(0);
+    let sync = |p: &mut Packet| p.flags |= FLAG_SYNC;
+    assert!(qp.packet(1, sync).counts.sync_nak);
+    assert!(qp.packet(2, |_| ()).place, "others do not wait");
+    assert!(qp.packet(0, sync).place);
+    assert!(qp.packet(1, sync).place);
+    assert_eq!(qp.0.rcv_nxt, 3);
+}
+
+/// `offset` counts modulo 2^16; the sender leaves the flag off beyond, for 2^16 looks like 0.
+#[test]
+fn rule_4_beyond_offset_65535() {
+    let mut qp = Qp::new(500);
+    let middle = |offset: u32, flags: u8| {
+        move |p: &mut Packet| {
+            p.opcode = 0xc0 | 7;
+            p.flags = flags;
+            p.offset = offset as u16;
+            (p.dma_length, p.length) = (1024, 1024);
+        }
+    };
+    // PSN 500 has offset 65535: the first PSN of the message lies 65535 before it.
+    assert!(qp.packet(501, middle(1 << 16, 0)).place);
+    assert!(
+        qp.packet(502, middle((1 << 16) + 1, FLAG_SYNC))
+            .counts
+            .sync_nak
+    );
+    assert!(qp.packet(500, middle(0xffff, FLAG_SYNC)).place);
+}
+
 #[test]
 fn rule_6_completions_come_in_psn_order() {
     let mut qp = Qp::new(100);
@@ -220,6 +318,25 @@ fn a_completion_needs_a_receive_wqe() {
         "too far ahead to keep"
     );
     assert!(qp.packet(31, with_imm(31)).place);
+}
+
+#[test]
+fn wsns_and_msns_wrap() {
+    let mut qp = Qp::new(0xff_fffe);
+    qp.event(ReceiverEvent::Doorbell(3));
+    (qp.0.due_wsn, qp.0.msn) = (0xff_fffe, 0xff_ffff);
+    assert_eq!(qp.packet(0, with_imm(0)).due, 0);
+    assert_eq!(qp.packet(0xff_ffff, with_imm(0xff_ffff)).due, 0);
+    let out = qp.packet(0xff_fffe, with_imm(0xff_fffe));
+    assert_eq!((out.due, out.due_wsn), (3, 0xff_fffe));
+    let ack = out.ack.expect("an ACK");
+    assert_eq!((ack.aack, ack.msn), (1, 2));
+    let out = qp.packet(2, with_imm(2));
+    assert!(out.place, "the receive WQE after the next one");
+    let out = qp.packet(1, with_imm(1));
+    assert_eq!((out.due, out.due_wsn), (2, 1));
+    let out = qp.packet(3, with_imm(3));
+    assert!(out.counts.rnr, "three were posted");
 }
 
 #[test]

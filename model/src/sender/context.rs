@@ -27,6 +27,12 @@ pub struct SenderConfig {
     pub retry_cnt: u8,
     /// RNR NAKs in a row that are waited for; 7 is without end (4).
     pub rnr_retry: u8,
+    /// Delay of synchronised messages in sixteenths of delta x RTT / cwnd (8).
+    pub alpha: u8,
+    /// Extension `hole_repair` (1).
+    pub hole_repair: bool,
+    /// Extension `vp_recycle` (1).
+    pub vp_recycle: bool,
 }
 
 impl SenderConfig {
@@ -44,9 +50,25 @@ impl SenderConfig {
             rto_floor: params::RTO_FLOOR.default as u16,
             retry_cnt: params::RETRY_CNT.default as u8,
             rnr_retry: params::RNR_RETRY.default as u8,
+            alpha: params::ALPHA.default as u8,
+            hole_repair: true,
+            vp_recycle: true,
+        }
+    }
+
+    /// The same without the extensions: the published rules.
+    #[must_use]
+    pub const fn as_published(self) -> Self {
+        Self {
+            hole_repair: false,
+            vp_recycle: false,
+            ..self
         }
     }
 }
+
+/// Paths that [`SenderContext::ring`] holds.
+pub const RING: usize = params::RECYCLED_PATHS;
 
 /// The sender half of one QP. All zeros is a QP that does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,6 +121,18 @@ pub struct SenderContext {
     pub rto_left: u16,
     /// Time in ticks of the last progress, or of the first packet in flight, or of the last timeout (32).
     pub progress_at: u32,
+    /// `vp_recycle`: paths of the last good ACKs as distances from `vp_base`, the newest first (16 x 14).
+    pub ring: [u16; RING],
+    /// How many of them are there (5).
+    pub ring_count: u8,
+    /// `hole_repair`: low bits of the tick at which the pass over the holes began (16).
+    pub pass_at: u16,
+    /// A synchronised message waits (1).
+    pub sync_wait: bool,
+    /// Its first PSN (24).
+    pub sync_psn: u32,
+    /// Low bits of the tick at which the last new packet left (16).
+    pub last_new_at: u16,
     /// Settings.
     pub config: SenderConfig,
 }
@@ -135,6 +169,10 @@ impl SenderContext {
         self.rnr_timer = 0;
         self.rto_left = 0;
         self.progress_at = now;
+        self.ring_count = 0;
+        self.pass_at = now as u16;
+        self.sync_wait = false;
+        self.last_new_at = now as u16;
         self.first_window();
     }
 
@@ -219,6 +257,9 @@ impl SenderImage {
                 rto_floor: get(qp_image::RTO_FLOOR) as u16,
                 retry_cnt: get(qp_image::RETRY_CNT) as u8,
                 rnr_retry: get(qp_image::RNR_RETRY) as u8,
+                alpha: get(qp_image::ALPHA) as u8,
+                hole_repair: get(qp_image::HOLE_REPAIR) != 0,
+                vp_recycle: get(qp_image::VP_RECYCLE) != 0,
             },
         }
     }
@@ -240,6 +281,9 @@ impl SenderImage {
             (qp_image::RTO_FLOOR, u64::from(c.rto_floor)),
             (qp_image::RETRY_CNT, u64::from(c.retry_cnt)),
             (qp_image::RNR_RETRY, u64::from(c.rnr_retry)),
+            (qp_image::ALPHA, u64::from(c.alpha)),
+            (qp_image::HOLE_REPAIR, u64::from(c.hole_repair)),
+            (qp_image::VP_RECYCLE, u64::from(c.vp_recycle)),
         ] {
             field.set(image, value);
         }

@@ -1,24 +1,24 @@
 //! The sender engine: multi-path ACK clocking (protocol section 4) and loss recovery (section 5).
 //!
 //! [`step`] is the whole engine. Comments name the rules of protocol section 4 by number, e.g. "rule 4" for pruning.
-//!
-//! Not here yet, with their place kept: `hole_repair` and `vp_recycle` (both would work on [`Ack::map`] and on the
-//! choice of path in `Step::send_new`), and the optimistic delay of synchronised messages (section 6; `ALPHA`), without
-//! which rule 3.4 of the receiver alone keeps them safe.
+//! `step` takes events apart, `send` chooses packets and paths.
 
 mod context;
+mod send;
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub use context::{SenderConfig, SenderContext, SenderImage};
+pub use context::{SenderConfig, SenderContext, SenderImage, RING};
 pub use step::{step, BACKOFF_MAX, WHEEL_MAX};
 
 use mprdma_spec::status::WcStatus;
 
+pub use mprdma_spec::status::SendCause as Cause;
+
 pub use mprdma_spec::wire::mpaeth::{
-    FLAG_ECN_ECHO as ACK_ECN, FLAG_RETX_ECHO as ACK_RETX, FLAG_SYNC_NAK as ACK_SYNC_NAK,
-    FLAG_WINDOW_NAK as ACK_WINDOW_NAK,
+    FLAG_ECN_ECHO as ACK_ECN, FLAG_RETX_ECHO as ACK_RETX, FLAG_SACK_MAP as ACK_MAP,
+    FLAG_SYNC_NAK as ACK_SYNC_NAK, FLAG_WINDOW_NAK as ACK_WINDOW_NAK,
 };
 
 /// An ACK or NAK that arrived.
@@ -36,7 +36,7 @@ pub struct Ack {
     pub vp: u16,
     /// Low 16 bits of the tick at which the packet was built.
     pub stamp: u16,
-    /// SACK map, for `hole_repair`.
+    /// SACK map, there with [`ACK_MAP`]: bit i says that PSN `aack` + i has arrived.
     pub map: u128,
 }
 
@@ -45,8 +45,13 @@ pub struct Ack {
 pub enum SenderEvent {
     /// An ACK or NAK arrived.
     Ack(Ack),
-    /// Fetched work: this many more packets may be sent.
-    Work(u32),
+    /// Fetched work.
+    Work {
+        /// This many more packets may be sent.
+        packets: u32,
+        /// They are a synchronised message (section 6). None comes while an earlier one waits.
+        sync: bool,
+    },
     /// The QP must go to ERROR with this `WcStatus`.
     Error(u8),
     /// The burst timer fired.
@@ -74,6 +79,8 @@ pub struct Env {
     pub backlog: bool,
     /// No room for more grants: none may be made now.
     pub full: bool,
+    /// Slots of the bitmap of this image, and so of the peer's: 64 or 128.
+    pub slots: u32,
 }
 
 /// Permission to send one packet.
@@ -126,6 +133,12 @@ pub struct Counts {
 pub struct SenderOutputs {
     /// Packets to send, in order.
     pub grants: [Option<Grant>; 2],
+    /// Why they are sent.
+    pub cause: Cause,
+    /// The first packet of the synchronised message that waited has been granted.
+    pub sync_passed: bool,
+    /// A valid ACK or NAK: it counted.
+    pub accepted: bool,
     /// For the completion side.
     pub progress: Option<Progress>,
     /// Start the burst timer with this delay in ticks.

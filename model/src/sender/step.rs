@@ -1,8 +1,9 @@
 //! One event of the sender engine.
 
+use super::send::Clock;
 use super::{
-    Ack, AckKind, Env, Grant, Progress, SenderContext, SenderEvent, SenderImage, SenderOutputs,
-    ACK_ECN, ACK_RETX, ACK_SYNC_NAK, ACK_WINDOW_NAK,
+    Ack, AckKind, Cause, Env, Grant, Progress, SenderContext, SenderEvent, SenderImage,
+    SenderOutputs, ACK_ECN, ACK_MAP, ACK_RETX, ACK_SYNC_NAK, ACK_WINDOW_NAK,
 };
 use crate::psn;
 use mprdma_spec::command::{QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
@@ -19,21 +20,17 @@ const CWND_MIN: u16 = 2;
 /// `rnr_retry` that never gives up (IBA 9.7.5.2.8).
 const RNR_ENDLESS: u8 = 7;
 
-/// Where the packets of an event go.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Clock {
-    /// An ACK came in on this path.
-    Ack(u16),
-    /// New work or the burst timer.
-    Own,
-}
-
-struct Step<'a> {
-    c: SenderContext,
-    out: SenderOutputs,
-    env: &'a Env,
-    /// Retransmission timeout in slow units, by what was known before the event.
+pub(super) struct Step<'a> {
+    pub(super) c: SenderContext,
+    pub(super) out: SenderOutputs,
+    pub(super) env: &'a Env,
+    // By what was known before the event:
+    /// Retransmission timeout in slow units.
     rto: u32,
+    /// The pass over the holes began 1.5 RTTs ago or earlier.
+    pub(super) pass_old: bool,
+    /// A synchronised message has waited long enough.
+    pub(super) sync_due: bool,
 }
 
 /// The engine: applies `event` to `context`.
@@ -48,6 +45,8 @@ pub fn step(
         out: SenderOutputs::default(),
         env,
         rto: rto(context),
+        pass_old: pass_old(context, env.now),
+        sync_due: sync_due(context, env.now),
     };
     let running = context.state == QpState::Rts as u8;
     match event {
@@ -61,8 +60,8 @@ pub fn step(
             }
         }
         SenderEvent::Ack(ack) if running => step.ack(ack),
-        SenderEvent::Work(packets) if running => step.work(*packets),
-        SenderEvent::Ack(_) | SenderEvent::Work(_) => {}
+        SenderEvent::Work { packets, sync } if running => step.work(*packets, *sync),
+        SenderEvent::Ack(_) | SenderEvent::Work { .. } => {}
         SenderEvent::Burst => {
             // A wheel entry fires once; nothing else clears its flag.
             step.c.burst_armed = false;
@@ -97,6 +96,7 @@ impl Step<'_> {
         let positive = kind == AckKind::Positive;
         // For a packet before snd_una: it has arrived since, whatever the answer says.
         let ghost = sack >= psn::HALF;
+        self.out.accepted = true;
         self.out.counts.ghost = ghost;
         self.out.counts.window_nak = kind == AckKind::Nak && ack.flags & ACK_WINDOW_NAK != 0;
         self.out.counts.sync_nak = kind == AckKind::Nak && ack.flags & ACK_SYNC_NAK != 0;
@@ -129,6 +129,10 @@ impl Step<'_> {
             && ack.flags & ACK_RETX == 0
             && lead < psn::HALF
             && lead > u32::from(self.c.config.delta);
+        // `vp_recycle`: a path that is neither slow nor marked.
+        if positive && !slow && ack.flags & ACK_ECN == 0 {
+            self.keep_path(ack.vp);
+        }
         // Rule 2: snd_ooh; no hole left, nothing inflated.
         if positive && psn::before(self.c.snd_ooh, ack.sack) {
             self.c.snd_ooh = ack.sack;
@@ -176,32 +180,56 @@ impl Step<'_> {
         if self.c.rnr_wait {
             return;
         }
+        let fresh_map =
+            self.c.config.hole_repair && ack.flags & ACK_MAP != 0 && ack.aack == self.c.snd_una;
+        let good_path = Some(ack.vp).filter(|_| !slow);
         if self.c.recovering {
-            // Section 5: an ACK clocks out one retransmission, on its own path.
-            if self.c.snd_retx != self.c.recovery {
+            self.out.cause = Cause::Recovery;
+            if fresh_map {
+                if self.repair(ack.map, self.c.flight(), good_path) && self.env.full {
+                    self.keep_clock();
+                }
+            } else if self.c.snd_retx != self.c.recovery {
+                // Section 5: an ACK clocks out one retransmission, on its own path.
                 if self.env.full {
-                    // The clock is kept for the burst timer.
-                    self.c.rto_left = self.c.rto_left.max(1);
-                    self.arm_burst(self.c.config.burst_interval);
+                    self.keep_clock();
                 } else {
                     self.resend(0, ack.vp);
                 }
             }
-        } else if slow {
-            // Rule 4: the path is slow; nothing is clocked out.
+            return;
+        }
+        let limit = self.hole_limit();
+        let repairs = positive && fresh_map && limit != 0 && self.repair(ack.map, limit, good_path);
+        if repairs {
+            self.out.cause = Cause::Hole;
+            self.leave_to_burst();
+        }
+        if slow {
+            // Rule 4: the path is slow; nothing new is clocked out.
             self.out.counts.prune = true;
             self.shrink(2);
-        } else if positive {
+        } else if positive && !repairs {
             self.send_new(Clock::Ack(ack.vp));
         }
     }
 
-    fn work(&mut self, packets: u32) {
+    /// There is no room for a retransmission: the burst timer makes up for it.
+    fn keep_clock(&mut self) {
+        self.c.rto_left = self.c.rto_left.max(1);
+        self.arm_burst(self.c.config.burst_interval);
+    }
+
+    fn work(&mut self, packets: u32, sync: bool) {
         // Restart after three RTTs idle.
         let idle = self.c.snd_una == self.c.snd_lim;
         let idle_for = self.env.now.wrapping_sub(self.c.progress_at);
         if idle && self.c.srtt != 0 && idle_for > (3 * self.c.srtt) >> 3 {
             self.c.first_window();
+        }
+        if sync {
+            self.c.sync_wait = true;
+            self.c.sync_psn = self.c.snd_lim;
         }
         self.c.snd_lim = psn::add(self.c.snd_lim, packets);
         if !self.c.burst_armed && !self.c.recovering && !self.c.rnr_wait {
@@ -253,97 +281,12 @@ impl Step<'_> {
         self.arm_rto(limit);
     }
 
-    /// Rules 5 to 7 for new packets: up to two now, the rest by the burst timer.
-    fn send_new(&mut self, clock: Clock) {
-        let flight = self.c.flight();
-        let allowed = u32::from(self.c.cwnd >> 1) + u32::from(self.c.inflate);
-        let awnd = allowed.saturating_sub(flight);
-        if awnd == 0 {
-            return;
-        }
-        let unsent = self.c.unsent();
-        if unsent == 0 {
-            // Rule 6: the window is larger than the work.
-            if clock != Clock::Own {
-                self.shrink(2);
-            }
-            return;
-        }
-        if self.env.full {
-            self.arm_burst(self.c.config.burst_interval);
-            return;
-        }
-        if flight == 0 {
-            self.c.progress_at = self.env.now;
-        }
-        let room = awnd.min(unsent);
-        for i in 0..room.min(2) as usize {
-            let (chance, random) = self.random(i);
-            let probe = chance < self.c.config.probe && self.c.config.vp_count > 1;
-            let vp = match clock {
-                Clock::Own if self.c.start > 0 => random,
-                _ if probe => {
-                    self.out.counts.probes += 1;
-                    random
-                }
-                Clock::Ack(vp) => vp,
-                Clock::Own => self.c.last_vp,
-            };
-            self.c.start = self.c.start.saturating_sub(1);
-            self.out.grants[i] = Some(Grant {
-                psn: self.c.snd_nxt,
-                vp,
-                retx: false,
-                marker: false,
-            });
-            self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);
-        }
-        if room > 2 {
-            // Rule 7. The first window leaves at full speed.
-            let pause = if self.c.start > 0 {
-                1
-            } else {
-                self.c.config.burst_interval
-            };
-            self.arm_burst(pause);
-        }
-    }
-
-    /// Section 5, after a timeout: retransmissions that no ACK clocks out go to random paths, two at a time.
-    fn resend_unclocked(&mut self) {
-        let left = psn::distance(self.c.snd_retx, self.c.recovery).min(self.c.rto_left.into());
-        if left == 0 {
-            return;
-        }
-        if self.env.full {
-            self.arm_burst(self.c.config.burst_interval);
-            return;
-        }
-        for i in 0..left.min(2) as usize {
-            let (_, random) = self.random(i);
-            self.resend(i, random);
-            self.c.rto_left -= 1;
-        }
-        if left > 2 {
-            self.arm_burst(self.c.config.burst_interval);
-        }
-    }
-
-    fn resend(&mut self, slot: usize, vp: u16) {
-        self.out.grants[slot] = Some(Grant {
-            psn: self.c.snd_retx,
-            vp,
-            retx: true,
-            marker: false,
-        });
-        self.c.snd_retx = psn::add(self.c.snd_retx, 1);
-    }
-
     fn enter_recovery(&mut self) {
         self.out.counts.recovery = !self.c.recovering;
         self.c.recovering = true;
         self.c.recovery = self.c.snd_nxt;
         self.c.snd_retx = self.c.snd_una;
+        self.c.pass_at = self.env.now as u16;
     }
 
     /// Rule 3, growth: `cwnd += 1/cwnd`, as half packets every cwnd/4 half packets of ACKs.
@@ -361,7 +304,7 @@ impl Step<'_> {
     }
 
     /// Takes half packets from the window.
-    fn shrink(&mut self, halves: u16) {
+    pub(super) fn shrink(&mut self, halves: u16) {
         self.c.cwnd = self.c.cwnd.saturating_sub(halves).max(CWND_MIN);
     }
 
@@ -378,14 +321,7 @@ impl Step<'_> {
         self.c.rttvar = self.c.rttvar - (self.c.rttvar >> 2) + error;
     }
 
-    /// The random path for packet `i` of this event, and 16 more random bits.
-    fn random(&self, i: usize) -> (u16, u16) {
-        let bits = (self.env.rnd >> (32 * i)) as u32;
-        let path = ((bits >> 16) * u32::from(self.c.config.vp_count)) >> 16;
-        (bits as u16, self.c.config.vp_base.wrapping_add(path as u16))
-    }
-
-    fn arm_burst(&mut self, ticks: u8) {
+    pub(super) fn arm_burst(&mut self, ticks: u8) {
         if !self.c.burst_armed {
             self.c.burst_armed = true;
             self.out.arm_burst = Some(ticks);
@@ -438,6 +374,7 @@ impl Step<'_> {
             self.c.config.retry_cnt = old.retry_cnt;
             self.c.config.rnr_retry = old.rnr_retry;
             self.c.last_vp = image.config.vp_base;
+            self.c.ring_count = 0;
             self.c.cwnd = self.c.cwnd.min(2 * image.config.cwnd_max);
         }
         if takes(MASK_SENDER) {
@@ -465,6 +402,20 @@ impl Step<'_> {
             ..Grant::default()
         });
     }
+}
+
+/// `hole_repair`: 1.5 RTTs have passed since the pass began.
+fn pass_old(c: &SenderContext, now: u32) -> bool {
+    let age = (now as u16).wrapping_sub(c.pass_at);
+    u32::from(age) >= (3 * c.srtt) >> 4
+}
+
+/// Section 6: alpha x delta x RTT / cwnd have passed since the last new packet. Multiplied out, with alpha in sixteenths
+/// and `cwnd` in half packets.
+fn sync_due(c: &SenderContext, now: u32) -> bool {
+    let elapsed = u32::from((now as u16).wrapping_sub(c.last_new_at));
+    let waited = elapsed * u32::from(c.cwnd) * 8;
+    waited >= u32::from(c.config.alpha) * u32::from(c.config.delta) * (c.srtt >> 3)
 }
 
 /// Retransmission timeout in slow units: smoothed RTT + 4 x deviation, rounded up, not under the floor, times the

@@ -10,7 +10,14 @@ const US: u32 = 16; // ticks of 64 ns, about 1 us
 fn settings() -> SenderConfig {
     SenderConfig {
         initial_window: 8,
-        ..SenderConfig::from_params()
+        ..SenderConfig::from_params().as_published()
+    }
+}
+
+fn work(packets: u32) -> SenderEvent {
+    SenderEvent::Work {
+        packets,
+        sync: false,
     }
 }
 
@@ -30,10 +37,11 @@ impl Talk {
             c: SenderContext::new(config, psn, 0),
             env: Env {
                 rnd: 0x8000_ffff_4000_ffff,
+                slots: 128,
                 ..Env::default()
             },
         };
-        talk.event(SenderEvent::Work(packets));
+        talk.event(work(packets));
         while talk.c.burst_armed {
             talk.env.now += 1;
             talk.event(SenderEvent::Burst);
@@ -86,7 +94,7 @@ fn start_sends_the_first_window_on_random_paths_two_per_tick() {
             ..Env::default()
         },
     };
-    let out = talk.event(SenderEvent::Work(100));
+    let out = talk.event(work(100));
     assert_eq!(psns(&out), [0xff_fffe, 0xff_ffff]);
     // 64 paths from 49152: a quarter and a half of them.
     assert_eq!(paths(&out), [49_152 + 16, 49_152 + 32]);
@@ -306,7 +314,7 @@ fn idle_restart_after_three_rtts() {
     let cwnd = talk.c.cwnd;
     assert!(cwnd < 16 && talk.c.start == 0);
     talk.env.now += 30 * US;
-    let out = talk.event(SenderEvent::Work(1));
+    let out = talk.event(work(1));
     assert_eq!(
         (talk.c.cwnd, paths(&out)),
         (cwnd, vec![HERE]),
@@ -315,7 +323,7 @@ fn idle_restart_after_three_rtts() {
     talk.env.now += 10 * US;
     talk.ack(8, 9);
     talk.env.now += 31 * US;
-    let out = talk.event(SenderEvent::Work(1));
+    let out = talk.event(work(1));
     assert_eq!(talk.c.cwnd, 16);
     assert_eq!(paths(&out), [49_152 + 16]);
 }
@@ -432,7 +440,7 @@ fn retry_cnt_timeouts_then_error() {
     // Nothing moves it any more.
     let before = talk.c;
     assert_eq!(talk.ack(5, 6), SenderOutputs::default());
-    assert_eq!(talk.event(SenderEvent::Work(5)), SenderOutputs::default());
+    assert_eq!(talk.event(work(5)), SenderOutputs::default());
     assert_eq!(talk.event(SenderEvent::Error(19)), SenderOutputs::default());
     assert_eq!(talk.c, before);
 }
@@ -532,7 +540,7 @@ fn commands_create_modify_and_destroy() {
         SenderOutputs::default()
     );
     assert_eq!(talk.c.status()[0], QpState::Init as u8);
-    assert_eq!(talk.event(SenderEvent::Work(1)), SenderOutputs::default());
+    assert_eq!(talk.event(work(1)), SenderOutputs::default());
     let rts = SenderImage {
         mask: (MASK_STATE | MASK_SENDER) as u8,
         state: QpState::Rts as u8,
@@ -548,7 +556,7 @@ fn commands_create_modify_and_destroy() {
         (talk.c.snd_nxt, talk.c.config.rto_floor, talk.c.config.delta),
         (0xff_ffff, 77, 32)
     );
-    let out = talk.event(SenderEvent::Work(1));
+    let out = talk.event(work(1));
     assert_eq!((psns(&out), out.arm_rto), (vec![0xff_ffff], Some(77)));
     let out = talk.event(SenderEvent::Modify(SenderImage {
         mask: MASK_MULTIPATH as u8,

@@ -3,8 +3,9 @@
 use crate::time::{Ps, NS, US};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeSet;
 
-/// The faults of one link. All are probabilities per packet but `down`.
+/// The faults of one link; the first four are probabilities per packet.
 #[derive(Clone, Debug, Default)]
 pub struct Faults {
     /// A packet is lost.
@@ -17,10 +18,14 @@ pub struct Faults {
     pub reorder: f64,
     /// Longest time for which a packet is held back.
     pub reorder_time: Ps,
-    /// Intervals of simulated time in which the link is down.
+    /// Intervals of simulated time in which the link is down, as `down_us` of its rule says.
     pub down: Vec<(Ps, Ps)>,
+    /// The same, as events say.
+    pub outages: Vec<(Ps, Ps)>,
     /// Down until told otherwise.
     pub cut: bool,
+    /// Numbers of the packets to lose: 1 is the first that the wire takes.
+    pub drop_nth: BTreeSet<u64>,
 }
 
 /// What happens to one packet.
@@ -47,9 +52,20 @@ impl Faults {
         self.down = intervals.iter().map(|[a, b]| (a * US, b * US)).collect();
     }
 
-    /// Whether the link is down at that time.
-    pub fn is_down(&self, now: Ps) -> bool {
-        self.cut || self.down.iter().any(|&(a, b)| (a..b).contains(&now))
+    /// An event cuts or repairs the link at that time. Called in order of time.
+    pub fn set_down(&mut self, at: Ps, down: bool) {
+        let open = self.outages.last_mut().filter(|(_, end)| *end == Ps::MAX);
+        match (open, down) {
+            (Some((_, end)), false) => *end = at,
+            (None, true) => self.outages.push((at, Ps::MAX)),
+            _ => {}
+        }
+    }
+
+    /// Whether the link is down at any moment from `start` to `end`, both included.
+    pub fn is_down(&self, start: Ps, end: Ps) -> bool {
+        let touches = |&(from, to): &(Ps, Ps)| from <= end && start < to;
+        self.cut || self.down.iter().chain(&self.outages).any(touches)
     }
 
     /// Draws what happens to a packet of `bytes` bytes. A link without faults draws nothing.

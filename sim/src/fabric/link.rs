@@ -21,8 +21,10 @@ pub struct LinkCounters {
     pub tail_drops: u64,
     /// Packets lost on the wire.
     pub losses: u64,
-    /// Packets sent while the link was down.
+    /// Packets on the wire while the link was down.
     pub down_drops: u64,
+    /// Packets dropped by their number or by a test's tap.
+    pub chosen_drops: u64,
     /// Packets with a flipped bit.
     pub corrupted: u64,
     /// Packets that arrived twice.
@@ -36,7 +38,22 @@ pub struct LinkCounters {
 impl LinkCounters {
     /// Packets that did not arrive, whatever the reason.
     pub fn drops(&self) -> u64 {
-        self.tail_drops + self.losses + self.down_drops
+        self.tail_drops + self.losses + self.down_drops + self.chosen_drops
+    }
+
+    /// Adds the counters of another link; of the queues the longest counts.
+    pub fn add(&mut self, other: &LinkCounters) {
+        self.bytes += other.bytes;
+        self.packets += other.packets;
+        self.marks += other.marks;
+        self.tail_drops += other.tail_drops;
+        self.losses += other.losses;
+        self.down_drops += other.down_drops;
+        self.chosen_drops += other.chosen_drops;
+        self.corrupted += other.corrupted;
+        self.duplicated += other.duplicated;
+        self.held += other.held;
+        self.max_queue = self.max_queue.max(other.max_queue);
     }
 }
 
@@ -68,6 +85,8 @@ pub struct Link {
     pub faults: Faults,
     /// Counters.
     pub counters: LinkCounters,
+    /// Changes to come, in order of time.
+    changes: VecDeque<(Ps, LinkRule)>,
     /// End of transmission and size of every packet queued or being sent.
     queue: VecDeque<(Ps, u64)>,
     queued_bytes: u64,
@@ -86,6 +105,7 @@ impl Link {
             ecn_packets: network.ecn_packets,
             faults: Faults::default(),
             counters: LinkCounters::default(),
+            changes: VecDeque::new(),
             queue: VecDeque::new(),
             queued_bytes: 0,
             free_at: 0,
@@ -115,10 +135,43 @@ impl Link {
         if let Some(intervals) = &rule.down_us {
             self.faults.set_down_us(intervals);
         }
+        if let Some(numbers) = &rule.drop_nth {
+            self.faults.drop_nth = numbers.iter().copied().collect();
+        }
+    }
+
+    /// Applies a rule at that time, and cuts or repairs the link. Times must not go back.
+    pub fn apply_at(&mut self, at: Ps, rule: LinkRule, down: Option<bool>) {
+        if let Some(down) = down {
+            self.faults.set_down(at, down);
+        }
+        self.changes.push_back((at, rule));
+    }
+
+    /// The time of the last change to come.
+    pub fn last_change(&self) -> Option<Ps> {
+        self.changes.back().map(|&(at, _)| at)
+    }
+
+    /// The shortest delay from now on.
+    pub fn shortest_delay(&self) -> Ps {
+        let coming = self.changes.iter().filter_map(|(_, rule)| rule.delay_ns);
+        coming.map(|ns| ns * NS).fold(self.delay, Ps::min)
+    }
+
+    /// Brings the changes up to date. Packets reach a link in order of time, so that each meets what holds when it
+    /// comes: when it joins the queue, or when a card begins to send it.
+    fn catch_up(&mut self, now: Ps) {
+        while self.changes.front().is_some_and(|&(at, _)| at <= now) {
+            if let Some((_, rule)) = self.changes.pop_front() {
+                self.apply(&rule);
+            }
+        }
     }
 
     /// A switch forwards `frame` to this link at `now`: it queues, may be marked or dropped, and arrives 0 to 2 times.
     pub fn forward(&mut self, now: Ps, mut frame: Vec<u8>) -> Vec<Arrival> {
+        self.catch_up(now);
         while self.queue.front().is_some_and(|&(end, _)| end <= now) {
             self.queued_bytes -= self.queue.pop_front().map_or(0, |(_, bytes)| bytes);
         }
@@ -139,16 +192,25 @@ impl Link {
         self.queued_bytes += bytes;
         self.counters.max_queue = self.counters.max_queue.max(self.queue.len() as u64);
         let end = start + self.rate.time(bytes + WIRE_OVERHEAD - crate::time::GAP);
-        self.carry(start, end, frame)
+        self.wire(start, end, frame)
     }
 
-    /// The wire takes a frame whose bits leave between `start` and `end`. A card's MAC, which has no queue of the
-    /// fabric before it, calls this directly.
-    pub fn carry(&mut self, start: Ps, end: Ps, mut frame: Vec<u8>) -> Vec<Arrival> {
+    /// The wire takes a frame of a card's MAC, which has no queue of the fabric before it.
+    pub fn carry(&mut self, start: Ps, end: Ps, frame: Vec<u8>) -> Vec<Arrival> {
+        self.catch_up(start);
+        self.wire(start, end, frame)
+    }
+
+    /// The bits of a frame leave between `start` and `end`.
+    fn wire(&mut self, start: Ps, end: Ps, mut frame: Vec<u8>) -> Vec<Arrival> {
         self.counters.packets += 1;
         self.counters.bytes += frame.len() as u64;
-        if self.faults.is_down(start) || self.faults.is_down(end) {
+        if self.faults.is_down(start, end) {
             self.counters.down_drops += 1;
+            return vec![];
+        }
+        if self.faults.drop_nth.contains(&self.counters.packets) {
+            self.counters.chosen_drops += 1;
             return vec![];
         }
         let fate = self.faults.draw(&mut self.rng, frame.len());
@@ -312,5 +374,63 @@ mod tests {
         assert_eq!([9, 10, 15, 20].map(|t| at(&mut l, t)), [1, 0, 0, 1]);
         l.faults.cut = true;
         assert_eq!((at(&mut l, 30), l.counters.down_drops), (0, 3));
+    }
+
+    #[test]
+    fn a_packet_is_lost_if_the_link_is_down_for_any_moment_of_it() {
+        // 1012 bytes at 25 Gb/s take 324 ns.
+        for (cut_at, repaired_at, arrives) in
+            [(0, 1, 0), (100, 101, 0), (323, 999, 0), (325, 999, 1)]
+        {
+            let mut l = link(25.0, |_| ());
+            l.faults.set_down(cut_at * NS, true);
+            l.faults.set_down(cut_at * NS + 1, true);
+            l.faults.set_down(repaired_at * NS, false);
+            l.faults.set_down(repaired_at * NS + 1, false);
+            assert_eq!(
+                l.forward(0, udp(1, 2, 3, 1000)).len(),
+                arrives,
+                "down at {cut_at} ns"
+            );
+            assert_eq!(l.forward(repaired_at * NS, udp(1, 2, 3, 1000)).len(), 1);
+        }
+    }
+
+    #[test]
+    fn a_change_holds_for_packets_that_come_at_its_time_or_later() {
+        let mut l = link(25.0, |_| ());
+        let rule = |change: fn(&mut LinkRule)| {
+            let mut rule = LinkRule::default();
+            change(&mut rule);
+            rule
+        };
+        l.apply_at(1_000_000, rule(|r| r.delay_ns = Some(40)), None);
+        l.apply_at(
+            2_000_000,
+            rule(|r| (r.delay_ns, r.rate_gbps) = (Some(300), Some(6.25))),
+            None,
+        );
+        assert_eq!(l.shortest_delay(), 40 * NS);
+        let delay = |l: &mut Link, now| {
+            let a = l.forward(now, udp(1, 2, 3, 100));
+            (a[0].first_bit - now, a[0].last_bit - a[0].first_bit)
+        };
+        assert_eq!(delay(&mut l, 999_999), (100_000, 112 * 320));
+        assert_eq!(
+            delay(&mut l, 1_000_000),
+            (40_000 + 999_999 + 124 * 320 - 1_000_000, 112 * 320)
+        );
+        assert_eq!(delay(&mut l, 2_000_000), (300_000, 112 * 1280));
+        assert_eq!(l.shortest_delay(), 300 * NS);
+    }
+
+    #[test]
+    fn packets_are_lost_by_number() {
+        let mut l = link(25.0, |r| r.drop_nth = Some(vec![2, 5, 9]));
+        let arrived: Vec<usize> = (0..10u64)
+            .map(|n| l.forward(n * 1_000_000, udp(1, 2, 3, 100)).len())
+            .collect();
+        assert_eq!(arrived, [1, 0, 1, 1, 0, 1, 1, 1, 0, 1]);
+        assert_eq!((l.counters.chosen_drops, l.counters.drops()), (3, 3));
     }
 }

@@ -9,14 +9,16 @@ mod fault;
 mod link;
 mod packet;
 mod stats;
+mod tap;
 mod topology;
 
 pub use fault::Faults;
 pub use link::{Arrival, Link, LinkCounters};
 pub use stats::{FabricStats, LinkStats, PathStats};
+pub use tap::{Crossing, Tap};
 pub use topology::{Node, Topology};
 
-use crate::scenario::{Ecmp, LinkRule, Scenario};
+use crate::scenario::{Ecmp, Event, LinkRule, Scenario};
 use crate::time::{Ps, Rate};
 use packet::Mac;
 use rand_chacha::rand_core::SeedableRng;
@@ -35,7 +37,7 @@ pub struct Delivery {
 
 /// A frame whose last bit reaches a switch. Ordered by time, link, age.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
+struct Hop {
     at: Ps,
     link: usize,
     age: u64,
@@ -47,7 +49,7 @@ struct Event {
 pub struct Fabric {
     topology: Topology,
     links: Vec<Link>,
-    events: BinaryHeap<Reverse<Event>>,
+    hops: BinaryHeap<Reverse<Hop>>,
     deliveries: Vec<Delivery>,
     age: u64,
     ecmp: Ecmp,
@@ -55,6 +57,9 @@ pub struct Fabric {
     known: HashMap<Mac, usize>,
     known_ip: HashMap<[u8; 16], usize>,
     flooded: u64,
+    flood_copies: u64,
+    delivered: u64,
+    tap: Option<Box<dyn Tap>>,
 }
 
 impl Fabric {
@@ -83,20 +88,46 @@ impl Fabric {
                 links[i].apply(rule);
             }
         }
-        Fabric {
+        let mut fabric = Fabric {
             leaf_seeds: (0..topology.leaves)
                 .map(|leaf| ecmp::leaf_seed(seed, leaf))
                 .collect(),
             topology,
             links,
-            events: BinaryHeap::new(),
+            hops: BinaryHeap::new(),
             deliveries: vec![],
             age: 0,
             ecmp: network.ecmp,
             known: HashMap::new(),
             known_ip: HashMap::new(),
             flooded: 0,
+            flood_copies: 0,
+            delivered: 0,
+            tap: None,
+        };
+        fabric.schedule(&scenario.events, 0);
+        fabric
+    }
+
+    /// Adds events whose times count from `start`; says how many links they change in all. An event does not overtake
+    /// the last one that its link already has.
+    pub fn schedule(&mut self, events: &[Event], start: Ps) -> usize {
+        let mut events: Vec<_> = events.iter().collect();
+        events.sort_by_key(|event| event.at());
+        let mut changed = 0;
+        for event in events {
+            for i in self.topology.matching(&event.from, &event.to, event.both) {
+                let at = (start + event.at()).max(self.links[i].last_change().unwrap_or(0));
+                self.links[i].apply_at(at, event.rule(), event.down);
+                changed += 1;
+            }
         }
+        changed
+    }
+
+    /// Lets `tap` see every frame, and drop what it likes.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.tap = Some(tap);
     }
 
     /// The nodes and links.
@@ -109,7 +140,7 @@ impl Fabric {
         self.links[self.card_link(card)].rate
     }
 
-    /// Shortest delay of any link to or from a card: how far a card may run ahead of the network.
+    /// Shortest delay of any link to or from a card, now or later: how far a card may run ahead of the network.
     pub fn lookahead(&self) -> Ps {
         let at_card = |ends: &(Node, Node)| matches!(ends, (Node::Card(_), _) | (_, Node::Card(_)));
         let delays = self
@@ -119,7 +150,7 @@ impl Fabric {
             .zip(&self.links)
             .filter(|(ends, _)| at_card(ends));
         delays
-            .map(|(_, link)| link.delay)
+            .map(|(_, link)| link.shortest_delay())
             .min()
             .expect("every network has cards")
     }
@@ -140,15 +171,18 @@ impl Fabric {
     pub fn send(&mut self, card: usize, start: Ps, end: Ps, frame: Vec<u8>) {
         self.learn(card, &frame);
         let link = self.card_link(card);
+        if self.dropped(link, start, &frame) {
+            return;
+        }
         let arrivals = self.links[link].carry(start, end, frame);
         self.arrive(link, None, arrivals);
     }
 
     /// Handles everything that happens before `end` and returns the frames that reach cards, in order of creation.
     pub fn run_until(&mut self, end: Ps) -> Vec<Delivery> {
-        while self.events.peek().is_some_and(|Reverse(e)| e.at < end) {
-            if let Some(Reverse(event)) = self.events.pop() {
-                self.route(event);
+        while self.hops.peek().is_some_and(|Reverse(e)| e.at < end) {
+            if let Some(Reverse(hop)) = self.hops.pop() {
+                self.route(hop);
             }
         }
         self.take_deliveries()
@@ -161,12 +195,29 @@ impl Fabric {
 
     /// When the next frame reaches a switch.
     pub fn next_event(&self) -> Option<Ps> {
-        self.events.peek().map(|Reverse(e)| e.at)
+        self.hops.peek().map(|Reverse(e)| e.at)
     }
 
     /// What passed every link and every path.
     pub fn stats(&self) -> FabricStats {
-        FabricStats::new(&self.topology, &self.links, self.flooded)
+        let flood = (self.flooded, self.flood_copies);
+        FabricStats::new(&self.topology, &self.links, flood, self.delivered)
+    }
+
+    /// Whether the tap drops the frame that comes to the link.
+    fn dropped(&mut self, link: usize, at: Ps, frame: &[u8]) -> bool {
+        let Some(tap) = &mut self.tap else {
+            return false;
+        };
+        let (from, to) = self.topology.links()[link];
+        let drop = tap.crossing(&Crossing {
+            at,
+            from,
+            to,
+            frame,
+        });
+        self.links[link].counters.chosen_drops += u64::from(drop);
+        drop
     }
 
     fn learn(&mut self, card: usize, frame: &[u8]) {
@@ -186,14 +237,16 @@ impl Fabric {
     }
 
     /// A switch forwards a frame; the first switch sends one to an unknown address to every other card.
-    fn route(&mut self, event: Event) {
-        let (from, here) = self.topology.links()[event.link];
-        if let Some(card) = event.target.or_else(|| self.target(&event.frame)) {
-            return self.forward(event.at, here, card, event.frame);
+    fn route(&mut self, hop: Hop) {
+        let (from, here) = self.topology.links()[hop.link];
+        if let Some(card) = hop.target.or_else(|| self.target(&hop.frame)) {
+            return self.forward(hop.at, here, card, hop.frame);
         }
         self.flooded += 1;
+        let others = (0..self.topology.cards).filter(|&card| from != Node::Card(card));
+        self.flood_copies += (others.count() as u64).saturating_sub(1);
         for card in (0..self.topology.cards).filter(|&card| from != Node::Card(card)) {
-            self.forward(event.at, here, card, event.frame.clone());
+            self.forward(hop.at, here, card, hop.frame.clone());
         }
     }
 
@@ -208,6 +261,9 @@ impl Fabric {
             .topology
             .link(here, next)
             .expect("leaves and spines are fully meshed");
+        if self.dropped(link, now, &frame) {
+            return;
+        }
         let arrivals = self.links[link].forward(now, frame);
         self.arrive(link, Some(card), arrivals);
     }
@@ -220,7 +276,7 @@ impl Fabric {
                 _ => {
                     self.age += 1;
                     let (at, age) = (arrival.last_bit, self.age);
-                    self.events.push(Reverse(Event {
+                    self.hops.push(Reverse(Hop {
                         at,
                         link,
                         age,
@@ -238,6 +294,10 @@ impl Fabric {
             let shift = arrival.last_bit - arrival.first_bit;
             arrival.first_bit += shift;
             arrival.last_bit += shift;
+        }
+        self.delivered += 1;
+        if let Some(tap) = &mut self.tap {
+            tap.delivered(card, &arrival.frame);
         }
         self.deliveries.push(Delivery { card, arrival });
     }

@@ -52,19 +52,36 @@ pub struct FabricStats {
     pub marks: u64,
     /// Frames to an address not heard yet, sent to every other card.
     pub flooded: u64,
+    /// Frames that this made: one less than its receivers, for each of them.
+    pub flood_copies: u64,
+    /// Frames handed to cards. When nothing is on its way, what the cards sent and all copies made are these and all
+    /// drops: `tx_frames + total.duplicated + flood_copies = delivered + drops`.
+    pub delivered: u64,
+    /// Sums over all links; of the queues the longest.
+    pub total: LinkCounters,
 }
 
 impl FabricStats {
-    pub(super) fn new(topology: &Topology, links: &[Link], flooded: u64) -> FabricStats {
+    pub(super) fn new(
+        topology: &Topology,
+        links: &[Link],
+        (flooded, flood_copies): (u64, u64),
+        delivered: u64,
+    ) -> FabricStats {
         let all = topology.links().iter().zip(links);
+        let mut total = LinkCounters::default();
+        links.iter().for_each(|link| total.add(&link.counters));
         FabricStats {
             links: all.map(|(ends, link)| one(*ends, link)).collect(),
             paths: (0..topology.leaves)
                 .flat_map(|leaf| paths(topology, links, leaf))
                 .collect(),
-            drops: links.iter().map(|l| l.counters.drops()).sum(),
-            marks: links.iter().map(|l| l.counters.marks).sum(),
+            drops: total.drops(),
+            marks: total.marks,
             flooded,
+            flood_copies,
+            delivered,
+            total,
         }
     }
 }

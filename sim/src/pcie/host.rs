@@ -1,6 +1,7 @@
 //! The host's end of one card: shared between the thread that steps the card and the threads that serve its driver.
 
 use super::iommu::{AccessError, Iommu};
+use crate::time::Ps;
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +38,12 @@ pub trait InterruptSink: Send {
     fn raise(&mut self, vector: u8);
 }
 
+/// Sees what the card writes into memory, in the order in which it becomes visible.
+pub trait WriteSink: Send {
+    /// `bytes` are at bus address `iova` now.
+    fn written(&mut self, at: Ps, iova: u64, bytes: &[u8]);
+}
+
 /// An access that the IOMMU refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
@@ -54,6 +61,7 @@ const FAULTS_KEPT: usize = 16;
 pub struct HostSide {
     iommu: Mutex<Iommu>,
     interrupts: Mutex<Option<Box<dyn InterruptSink>>>,
+    writes: Mutex<Option<Box<dyn WriteSink>>>,
     requests: Mutex<VecDeque<MmioRequest>>,
     waiting: AtomicUsize,
     faults: Mutex<VecDeque<Fault>>,
@@ -126,6 +134,11 @@ impl HostSide {
         *lock(&self.interrupts) = sink;
     }
 
+    /// Says who sees the card's writes.
+    pub fn set_writes(&self, sink: Option<Box<dyn WriteSink>>) {
+        *lock(&self.writes) = sink;
+    }
+
     /// Queues a request for the card.
     pub fn request(&self, request: MmioRequest) {
         lock(&self.requests).push_back(request);
@@ -153,13 +166,19 @@ impl HostSide {
         lock(&self.faults).iter().cloned().collect()
     }
 
-    pub(super) fn raise(&self, vector: u8) {
+    pub(crate) fn raise(&self, vector: u8) {
         if let Some(sink) = lock(&self.interrupts).as_mut() {
             sink.raise(vector);
         }
     }
 
-    pub(super) fn fault(&self, at: u64, error: AccessError, what: &str) {
+    pub(crate) fn written(&self, at: Ps, iova: u64, bytes: &[u8]) {
+        if let Some(sink) = lock(&self.writes).as_mut() {
+            sink.written(at, iova, bytes);
+        }
+    }
+
+    pub(crate) fn fault(&self, at: u64, error: AccessError, what: &str) {
         let message = format!("{what}: {error}");
         tracing::warn!(at_ps = at, "DMA fault: {message}");
         let mut faults = lock(&self.faults);

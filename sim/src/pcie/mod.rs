@@ -8,7 +8,7 @@ mod memory;
 mod posted;
 mod read;
 
-pub use host::{Fault, HostSide, InterruptSink, MmioRequest, Wake};
+pub use host::{Fault, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
 pub use iommu::{AccessError, Iommu, MapError};
 pub use memory::{FileCache, Memory};
 pub use posted::{Posted, WriteBeat};
@@ -38,4 +38,4 @@ pub struct PcieCounters {
 }
 
 /// Bytes that a PCIe packet costs besides its payload: framing 4, sequence number 2, header 16, LCRC 4.
-const PACKET_OVERHEAD: u64 = 26;
+pub(crate) const PACKET_OVERHEAD: u64 = 26;

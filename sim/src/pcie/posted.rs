@@ -126,12 +126,14 @@ fn land(at: Ps, beat: &WriteBeat, host: &HostSide, counters: &mut PcieCounters) 
             lane += 1;
         }
         if lane > start {
-            if let Err(error) = host
-                .iommu()
-                .write(beat.addr + start as u64, &bytes[start..lane])
-            {
-                counters.faults += 1;
-                host.fault(at, error, "write");
+            let (iova, run) = (beat.addr + start as u64, &bytes[start..lane]);
+            let done = host.iommu().write(iova, run);
+            match done {
+                Ok(()) => host.written(at, iova, run),
+                Err(error) => {
+                    counters.faults += 1;
+                    host.fault(at, error, "write");
+                }
             }
         }
         lane += 1;
@@ -194,6 +196,31 @@ mod tests {
         memory.read(0, &mut got);
         let written: Vec<usize> = (0..192).filter(|&i| got[i] == 7).collect();
         assert_eq!((written, counters.write_bytes), (vec![65, 66, 127], 3));
+    }
+
+    #[test]
+    fn a_sink_sees_the_runs_that_landed_in_order() {
+        struct Log(Arc<Mutex<Vec<(Ps, u64, Vec<u8>)>>>);
+        impl super::super::WriteSink for Log {
+            fn written(&mut self, at: Ps, iova: u64, bytes: &[u8]) {
+                self.0.lock().unwrap().push((at, iova, bytes.to_vec()));
+            }
+        }
+        let (host, log) = (HostSide::default(), Arc::default());
+        host.iommu()
+            .map(0x1000, 4096, Some(leaked(4096)), true)
+            .unwrap();
+        host.set_writes(Some(Box::new(Log(Arc::clone(&log)))));
+        let (mut posted, mut counters) = (Posted::new(&Pcie::default()), PcieCounters::default());
+        posted.write(0, beat(0x1040, 7, 1 << 63 | 0b110), &mut counters);
+        posted.write(4000, beat(0x5000, 8, 1), &mut counters);
+        posted.write(8000, beat(0x1000, 9, 1), &mut counters);
+        posted.advance(254_000, &host, &mut counters);
+        host.set_writes(None);
+        posted.write(300_000, beat(0x1000, 9, 1), &mut counters);
+        posted.advance(Ps::MAX, &host, &mut counters);
+        let expected = [(250_000, 0x1041, vec![7, 7]), (250_000, 0x107f, vec![7])];
+        assert_eq!(*log.lock().unwrap(), expected);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Kind, LinkRule, Scenario, ScenarioError};
 use crate::fabric::Topology;
+use mprdma_spec::config::{SIM, SIM_L64};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,16 @@ impl Checker<'_> {
         self.pcie(s)?;
         let topology = Topology::new(&s.network);
         for (i, rule) in s.links.iter().enumerate() {
-            self.link(i, rule, &topology)?;
+            self.link("link", i, rule, &topology)?;
+        }
+        for (i, event) in s.events.iter().enumerate() {
+            self.within("event", i, "at_us", event.at_us, 0.0..=1e9)?;
+            let rule = event.rule();
+            self.link("event", i, &rule, &topology)?;
+            if event.down.is_none() && rule == LinkRule::named(&event.from, &event.to, event.both) {
+                let fix = "changes nothing; say what is new, e.g. `loss = 0.01` or `down = true`";
+                return Err(self.value("event", i, "at_us", event.at_us, fix));
+            }
         }
         Ok(())
     }
@@ -94,7 +104,13 @@ impl Checker<'_> {
 
     fn card(&self, s: &Scenario) -> Result<(), ScenarioError> {
         self.within("card", 0, "clock_mhz", s.card.clock_mhz, 1.0..=1000.0)?;
-        self.within("card", 0, "tx_fifo_beats", s.card.tx_fifo_beats, 2..=4096)
+        self.within("card", 0, "tx_fifo_beats", s.card.tx_fifo_beats, 2..=4096)?;
+        let built = [SIM.bitmap_slots, SIM_L64.bitmap_slots];
+        if !built.contains(&s.card.bitmap_slots) {
+            let fix = format!("use {} or {}", built[0], built[1]);
+            return Err(self.value("card", 0, "bitmap_slots", s.card.bitmap_slots, fix));
+        }
+        Ok(())
     }
 
     fn pcie(&self, s: &Scenario) -> Result<(), ScenarioError> {
@@ -148,9 +164,15 @@ impl Checker<'_> {
         ))
     }
 
-    fn link(&self, i: usize, rule: &LinkRule, topology: &Topology) -> Result<(), ScenarioError> {
+    fn link(
+        &self,
+        table: &str,
+        i: usize,
+        rule: &LinkRule,
+        topology: &Topology,
+    ) -> Result<(), ScenarioError> {
         if let Err((key, value, fix)) = rule.check() {
-            return Err(self.value("link", i, key, value, fix));
+            return Err(self.value(table, i, key, value, fix));
         }
         if topology
             .matching(&rule.from, &rule.to, rule.both)
@@ -158,7 +180,7 @@ impl Checker<'_> {
         {
             let fix = format!("no such link; nodes are {}", topology.describe());
             return Err(self.value(
-                "link",
+                table,
                 i,
                 "from",
                 format!("\"{}\" to \"{}\"", rule.from, rule.to),
@@ -237,6 +259,16 @@ fn check<T: PartialOrd + Display>(
 }
 
 impl LinkRule {
+    /// A rule for these links that changes nothing yet.
+    pub fn named(from: &str, to: &str, both: bool) -> LinkRule {
+        LinkRule {
+            from: from.into(),
+            to: to.into(),
+            both,
+            ..LinkRule::default()
+        }
+    }
+
     /// Checks every value against its range; otherwise says which key has which value and what would be right.
     pub fn check(&self) -> Result<(), (&'static str, String, String)> {
         let probabilities = [
@@ -259,6 +291,9 @@ impl LinkRule {
         }
         if let Some(ns) = self.reorder_ns {
             check("reorder_ns", ns, 0..=1_000_000_000)?;
+        }
+        for &number in self.drop_nth.iter().flatten() {
+            check("drop_nth", number, 1..=u64::MAX)?;
         }
         let mut intervals = self.down_us.iter().flatten();
         match intervals.find(|[from, to]| from >= to) {
@@ -311,6 +346,14 @@ mod tests {
             (&format!("{GOOD}delay_ns = 1\n"), &["x.toml:7", "`network.delay_ns` = 1", "from 20"]),
             (&format!("{GOOD}[[link]]\nfrom = \"leaf0\"\nto = \"spine9\"\n"), &["x.toml:8", "no such link", "spine0..spine3"]),
             (&format!("{GOOD}[[link]]\nfrom = \"leaf0\"\nto = \"spine1\"\n[[link]]\nfrom = \"leaf0\"\nto = \"spine1\"\nloss = 2.0\n"), &["x.toml:13", "`link.loss` = 2", "from 0 to 1"]),
+            (&format!("{GOOD}[card]\n\nbitmap_slots = 96\n"), &["x.toml:9", "`card.bitmap_slots` = 96", "use 128 or 64"]),
+            (&format!("{GOOD}[[link]]\nfrom = \"leaf0\"\nto = \"spine1\"\ndrop_nth = [0]\n"), &["x.toml:10", "`link.drop_nth` = 0", "from 1"]),
+            (&format!("{GOOD}[[event]]\nfrom = \"leaf0\"\nto = \"spine1\"\nloss = 0.5\n"), &["x.toml:7", "missing field `at_us`"]),
+            (&format!("{GOOD}[[event]]\nat_us = -1\nfrom = \"leaf0\"\nto = \"spine1\"\nloss = 0.5\n"), &["x.toml:8", "`event.at_us` = -1", "from 0"]),
+            (&format!("{GOOD}[[event]]\nat_us = 5\nfrom = \"leaf0\"\nto = \"spine1\"\n"), &["x.toml:8", "changes nothing"]),
+            (&format!("{GOOD}[[event]]\nat_us = 5\nfrom = \"leaf0\"\nto = \"spine7\"\ndown = true\n"), &["x.toml:9", "`event.from`", "no such link"]),
+            (&format!("{GOOD}[[event]]\nat_us = 5\nfrom = \"leaf0\"\nto = \"spine1\"\nqueue_packets = 3\n"), &["x.toml:11:1", "unknown field `queue_packets`"]),
+            (&format!("{GOOD}[[event]]\nat_us = 5\nfrom = \"card0\"\nto = \"leaf0\"\ndelay_ns = 10\n"), &["x.toml:11", "`event.delay_ns` = 10", "from 20"]),
             (&format!("{GOOD}[pcie]\nmax_payload = 300\n"), &["x.toml:8", "`pcie.max_payload` = 300", "power of two"]),
         ];
         for (text, wanted) in cases {

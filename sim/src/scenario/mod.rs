@@ -4,11 +4,14 @@
 //! what would be right.
 
 mod error;
+mod event;
 mod load;
 
 pub use error::ScenarioError;
+pub use event::Event;
 
 use crate::time::Ps;
+use mprdma_spec::config::SIM;
 use serde::{Deserialize, Serialize};
 
 /// A whole scenario.
@@ -28,6 +31,9 @@ pub struct Scenario {
     /// Exceptions for single links, applied in order.
     #[serde(default, rename = "link")]
     pub links: Vec<LinkRule>,
+    /// Changes of links at given times.
+    #[serde(default, rename = "event")]
+    pub events: Vec<Event>,
 }
 
 /// The network.
@@ -98,6 +104,9 @@ pub struct Card {
     /// Transmit FIFO between core and MAC, in 64-byte beats.
     #[serde(default = "default_tx_fifo")]
     pub tx_fifo_beats: usize,
+    /// Slots of the receiver's reorder bitmap (protocol section 3): 128, or the 64 of the published design.
+    #[serde(default = "default_bitmap_slots")]
+    pub bitmap_slots: usize,
 }
 
 /// The PCIe side of a card.
@@ -137,7 +146,7 @@ pub struct Pcie {
 }
 
 /// An exception for one link or, with `*`, for many.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkRule {
     /// Where the link starts: `card0`, `leaf1`, `spine3`, or a pattern such as `leaf*`.
@@ -169,6 +178,8 @@ pub struct LinkRule {
     pub reorder_ns: Option<u64>,
     /// Intervals of simulated time, in µs, during which the link is down: `[[100, 250]]`.
     pub down_us: Option<Vec<[u64; 2]>>,
+    /// Packets to lose, by number: `[1]` loses the first that the wire takes. Each direction counts for itself.
+    pub drop_nth: Option<Vec<u64>>,
 }
 
 fn default_card_rate() -> f64 {
@@ -191,6 +202,9 @@ fn default_clock() -> f64 {
 }
 fn default_tx_fifo() -> usize {
     16
+}
+fn default_bitmap_slots() -> usize {
+    SIM.bitmap_slots
 }
 fn default_read_latency() -> u64 {
     500
@@ -232,6 +246,7 @@ impl Default for Card {
         Card {
             clock_mhz: default_clock(),
             tx_fifo_beats: default_tx_fifo(),
+            bitmap_slots: default_bitmap_slots(),
         }
     }
 }

@@ -11,7 +11,7 @@ mod signal;
 pub use device::Device;
 pub use session::serve;
 
-use crate::card::Nic;
+use crate::engine::Cores;
 use crate::scenario::Scenario;
 use crate::world::{free_run, Command, Options, World, WorldError, WorldStats};
 use control::{ask, ControlError, Link, Request};
@@ -60,7 +60,7 @@ impl Server {
     pub fn run(
         &self,
         scenario: &Scenario,
-        cores: Vec<Box<dyn Nic>>,
+        cores: impl Into<Cores>,
         ready: impl FnOnce(&[PathBuf]),
     ) -> Result<WorldStats, ServerError> {
         // Before any thread starts, so that all inherit the mask.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 #[cfg(not(no_core))]
-pub use self::core::Core;
+pub use self::core::{api, Api, Core};
 
 /// Waveforms to record: a window of simulated time, one FST file per card.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +53,20 @@ pub enum CoreError {
     /// The build found no core to compile.
     #[error("this build has no core")]
     NoCore,
+    /// The scenario asks for a core that was left out.
+    #[error(
+        "this build has no core with `card.bitmap_slots` = {slots}; build with `--features l64`"
+    )]
+    NoSlots {
+        /// Slots asked for.
+        slots: usize,
+    },
     /// Waveforms need another build.
     #[error("this build records no waveforms; build with `--features wave`")]
     NoWave,
+    /// The model has no signals.
+    #[error("the model has no signals to record; waveforms need `--engine rtl`")]
+    NoSignals,
     /// The waveform file cannot be written.
     #[error("cannot write the waveform {}", file.display())]
     File {
@@ -87,7 +98,9 @@ fn one(scenario: &Scenario, card: usize, wave: Option<&Wave>) -> Result<Box<dyn 
         Some(wave) => Some((create(&wave.dir, card)?, wave.window)),
         None => None,
     };
-    Ok(Box::new(Core::new(scenario.card.period(), wave)))
+    let slots = scenario.card.bitmap_slots;
+    let api = api(slots).ok_or(CoreError::NoSlots { slots })?;
+    Ok(Box::new(Core::new(api, scenario.card.period(), wave)))
 }
 
 /// Creates the waveform file, so that a bad path is known before the simulation runs.

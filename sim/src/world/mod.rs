@@ -13,10 +13,12 @@ pub use run::{free_run, Command};
 pub use stats::{CardReport, WorldStats};
 
 use crate::capture::{Capture, CaptureError};
-use crate::card::{Card, Nic};
-use crate::fabric::{Delivery, Fabric};
+use crate::card::{Card, ClockedCard};
+use crate::engine::{Cores, Engine};
+use crate::fabric::{Delivery, Fabric, Tap};
 use crate::pcie::{HostSide, Wake};
-use crate::scenario::{LinkRule, Scenario};
+use crate::scenario::{Event, LinkRule, Scenario};
+use crate::standin::StandIn;
 use crate::time::{Ps, US};
 use pool::Pool;
 use std::path::PathBuf;
@@ -29,6 +31,8 @@ const LINGER: Ps = 10 * US;
 /// How to run a scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    /// What carries the protocol. Read by those who make the cores, such as [`crate::inproc::InProcess::new`].
+    pub engine: Engine,
     /// Seed of everything random.
     pub seed: u64,
     /// Threads that step cards; 0 means one per card, but no more than the machine has processors.
@@ -45,7 +49,7 @@ pub enum WorldError {
     Capture(#[from] CaptureError),
 }
 
-type Cards = Arc<[Mutex<Card>]>;
+type Cards = Arc<[Mutex<Box<dyn Card>>]>;
 
 /// Cards and network.
 pub struct World {
@@ -67,12 +71,11 @@ impl World {
     pub fn new(
         scenario: &Scenario,
         options: &Options,
-        cores: Vec<Box<dyn Nic>>,
+        cores: impl Into<Cores>,
     ) -> Result<World, WorldError> {
         let fabric = Fabric::new(scenario, options.seed);
         let wake = Wake::default();
         let count = scenario.network.cards;
-        assert_eq!(cores.len(), count, "one core per card of the scenario");
         let hosts: Vec<_> = (0..count)
             .map(|_| Arc::new(HostSide::new(wake.clone())))
             .collect();
@@ -82,15 +85,28 @@ impl World {
                 captures.push(Capture::create(dir, &format!("card{card}"))?);
             }
         }
-        let card = |(i, core): (usize, Box<dyn Nic>)| {
-            let (rate, host) = (fabric.card_rate(i), Arc::clone(&hosts[i]));
-            let mut card = Card::new(scenario, i, rate, options.seed, core, host);
-            if options.pcap.is_some() {
-                card.record();
+        let new = |i: usize| (i, fabric.card_rate(i), Arc::clone(&hosts[i]));
+        let mut all: Vec<Box<dyn Card>> = vec![];
+        match cores.into() {
+            Cores::Clocked(cores) => {
+                assert_eq!(cores.len(), count, "one core per card of the scenario");
+                for (i, core) in cores.into_iter().enumerate() {
+                    let (i, rate, host) = new(i);
+                    let card = ClockedCard::new(scenario, i, rate, options.seed, core, host);
+                    all.push(Box::new(card));
+                }
             }
-            Mutex::new(card)
-        };
-        let cards: Cards = cores.into_iter().enumerate().map(card).collect();
+            Cores::Model => {
+                for (i, rate, host) in (0..count).map(new) {
+                    let card = StandIn::new(scenario, i, rate, options.seed, host);
+                    all.push(Box::new(card));
+                }
+            }
+        }
+        if options.pcap.is_some() {
+            all.iter_mut().for_each(|card| card.record());
+        }
+        let cards: Cards = all.into_iter().map(Mutex::new).collect();
         Ok(World {
             name: scenario.name.clone(),
             seed: options.seed,
@@ -150,7 +166,7 @@ impl World {
 
     /// Whether nothing has happened for a while and nothing is on its way.
     pub fn is_idle(&self) -> bool {
-        let quiet = |card: &Mutex<Card>| self.now > lock(card).active_at() + LINGER;
+        let quiet = |card: &Mutex<Box<dyn Card>>| self.now > lock(card).active_at() + LINGER;
         self.fabric.next_event().is_none()
             && self.hosts.iter().all(|host| host.waiting() == 0)
             && self.cards.iter().all(quiet)
@@ -161,6 +177,18 @@ impl World {
         let matched = self.fabric.change(rule, down);
         self.window = self.fabric.lookahead();
         matched
+    }
+
+    /// Adds events whose times count from now; says how many links they change.
+    pub fn schedule(&mut self, events: &[Event]) -> usize {
+        let changed = self.fabric.schedule(events, self.now);
+        self.window = self.fabric.lookahead();
+        changed
+    }
+
+    /// Lets `tap` see every frame of the network, and drop what it likes.
+    pub fn set_tap(&mut self, tap: Box<dyn Tap>) {
+        self.fabric.set_tap(tap);
     }
 
     /// Counters of everything.
@@ -205,7 +233,7 @@ fn threads(wanted: usize, cards: usize) -> usize {
 }
 
 /// Locks a card. After a panic of its thread the world stops anyway, so the poison says nothing new.
-fn lock(card: &Mutex<Card>) -> MutexGuard<'_, Card> {
+fn lock(card: &Mutex<Box<dyn Card>>) -> MutexGuard<'_, Box<dyn Card>> {
     card.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

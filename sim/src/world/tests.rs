@@ -140,7 +140,10 @@ fn a_frame_goes_from_the_memory_of_one_card_to_that_of_the_other() {
 #[test]
 fn the_same_seed_gives_the_same_trace_for_one_thread_and_two() {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/demo.toml")).unwrap()
-        + "\n[[link]]\nfrom = \"*\"\nto = \"*\"\nloss = 0.02\ncorrupt = 0.05\nduplicate = 0.05\nreorder = 0.2\nreorder_ns = 3000\n";
+        + "\n[[link]]\nfrom = \"*\"\nto = \"*\"\nloss = 0.02\ncorrupt = 0.05\nduplicate = 0.05\nreorder = 0.2\nreorder_ns = 3000\n\
+        [[event]]\nat_us = 10\nfrom = \"card*\"\nto = \"leaf*\"\nboth = true\ndelay_ns = 300\n\
+        [[event]]\nat_us = 25.3\nfrom = \"leaf*\"\nto = \"spine0\"\nboth = true\ndown = true\n\
+        [[event]]\nat_us = 60\nfrom = \"*\"\nto = \"*\"\nloss = 0.1\ndelay_ns = 1500\nrate_gbps = 10.0\n";
     let scenario = Scenario::parse(&text, Path::new("x.toml")).unwrap();
     let run = |threads: usize, seed: u64| {
         let dir = std::env::temp_dir().join(format!(
@@ -153,6 +156,7 @@ fn the_same_seed_gives_the_same_trace_for_one_thread_and_two() {
                 seed,
                 threads,
                 pcap: Some(dir.clone()),
+                ..Options::default()
             },
         );
         lab.send(1500, 50);

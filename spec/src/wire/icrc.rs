@@ -10,8 +10,12 @@ pub const PREFIX: usize = 8;
 /// CRC-32 polynomial, bit-reflected.
 pub const POLYNOMIAL: u32 = 0xedb8_8320;
 
-const TABLE: [u32; 256] = {
-    let mut table = [0; 256];
+/// Bytes that are taken in one step.
+const STRIDE: usize = 16;
+
+/// `TABLES[n][b]` is what byte `b` does to the CRC when `n` more bytes follow it in the same step.
+const TABLES: [[u32; 256]; STRIDE] = {
+    let mut tables = [[0; 256]; STRIDE];
     let mut i = 0;
     while i < 256 {
         let mut crc = i as u32;
@@ -20,10 +24,20 @@ const TABLE: [u32; 256] = {
             crc = (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
             bit += 1;
         }
-        table[i] = crc;
+        tables[0][i] = crc;
         i += 1;
     }
-    table
+    let mut n = 1;
+    while n < STRIDE {
+        let mut i = 0;
+        while i < 256 {
+            let before = tables[n - 1][i];
+            tables[n][i] = before >> 8 ^ tables[0][before as u8 as usize];
+            i += 1;
+        }
+        n += 1;
+    }
+    tables
 };
 
 /// A running CRC-32.
@@ -37,13 +51,28 @@ impl Crc {
     /// Takes the next byte.
     #[must_use]
     pub const fn byte(self, byte: u8) -> Self {
-        Self(self.0 >> 8 ^ TABLE[(self.0 as u8 ^ byte) as usize])
+        Self(self.0 >> 8 ^ TABLES[0][(self.0 as u8 ^ byte) as usize])
     }
 
     /// Takes the next bytes.
     #[must_use]
     pub fn bytes(self, bytes: &[u8]) -> Self {
-        bytes.iter().fold(self, |crc, byte| crc.byte(*byte))
+        let (mut crc, mut left) = (self, bytes);
+        while let Some((step, rest)) = left.split_first_chunk() {
+            (crc, left) = (crc.step(step), rest);
+        }
+        left.iter().fold(crc, |crc, byte| crc.byte(*byte))
+    }
+
+    /// Takes the next [`STRIDE`] bytes at once.
+    #[inline]
+    fn step(self, bytes: &[u8; STRIDE]) -> Self {
+        let register = self.0.to_le_bytes();
+        let crc = (0..STRIDE).fold(0, |crc, i| {
+            let byte = bytes[i] ^ register.get(i).copied().unwrap_or(0);
+            crc ^ TABLES[STRIDE - 1 - i][usize::from(byte)]
+        });
+        Self(crc)
     }
 
     /// The shift register, without the final inversion.

@@ -550,3 +550,19 @@ fn ethernet_padding_is_let_pass() {
     assert_eq!(Frame::parse(&bytes), Ok(frame));
     assert_eq!(icrc::check_icrc(&bytes), Ok(()));
 }
+
+#[test]
+fn a_crc_of_many_bytes_is_that_of_each_in_turn() {
+    let mut rng = Rng(9);
+    let bytes: [u8; 100] = rng.bytes();
+    for start in 0..20 {
+        for end in start..=bytes.len() {
+            let part = &bytes[start..end];
+            let one_by_one = part.iter().fold(icrc::seed(), |crc, byte| crc.byte(*byte));
+            assert_eq!(icrc::seed().bytes(part), one_by_one, "{start}..{end}");
+        }
+    }
+    // The check value of CRC-32 (ISO-HDLC).
+    let check = icrc::Crc::START.bytes(b"123456789").finish();
+    assert_eq!(check, 0xcbf4_3926);
+}

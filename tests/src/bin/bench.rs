@@ -2,22 +2,33 @@
 
 use anyhow::Result;
 use mprdma_host::verbs::{MultiPath, RtsAttr};
+use mprdma_sim::engine::Engine;
 use mprdma_sim::world::Options;
+use mprdma_spec::config::CLOCK_MHZ;
 use mprdma_tests::measure::{stream, Stream};
 use mprdma_tests::rig::{scenario, PairAttr, Rig};
+use mprdma_tests::sync::{self, Order};
 use serde_json::json;
 
 const LINK_GBPS: f64 = 100.0;
 
 fn run(name: &str, attr: &PairAttr, messages: usize, size: usize) -> Result<Stream> {
-    let rig = Rig::new(
-        &scenario(name)?,
-        &Options {
-            seed: 1,
-            threads: 0,
-            pcap: None,
-        },
-    )?;
+    run_on(Engine::Rtl, name, attr, messages, size)
+}
+
+fn run_on(
+    engine: Engine,
+    name: &str,
+    attr: &PairAttr,
+    messages: usize,
+    size: usize,
+) -> Result<Stream> {
+    let options = Options {
+        engine,
+        seed: 1,
+        ..Options::default()
+    };
+    let rig = Rig::new(&scenario(name)?, &options)?;
     stream(&rig, attr, messages, size, 16)
 }
 
@@ -83,11 +94,45 @@ fn main() -> Result<()> {
         "times",
         3.0,
     );
+    let pairs = |order| sync::run(61, 1000, order, &PairAttr::default());
+    let (with, waiting) = (pairs(Order::Sync)?, pairs(Order::Wait)?);
+    row(
+        "data and flag pairs on four uneven lossy paths: SYNC over waiting",
+        with.gbps / waiting.gbps,
+        "times",
+        1.0,
+    );
+    println!(
+        "    SYNC {:.2} Gb/s, host waits for the data {:.2} Gb/s, no order {:.2} Gb/s",
+        with.gbps,
+        waiting.gbps,
+        pairs(Order::Nothing)?.gbps
+    );
     row(
         "simulator, two cards under full load, per card",
         speed.min(four.cycles_per_second),
         "cycles/s",
         20_000.0,
+    );
+    // The clock of both is 250 MHz: cycles are simulated time.
+    let model = run_on(Engine::Model, "demo", &PairAttr::default(), 64, 1 << 20)?;
+    for (engine, result) in [("RTL", &four), ("model", &model)] {
+        println!(
+            "    {engine}, four paths: {:.0} us simulated per second of wall time",
+            result.cycles_per_second / f64::from(CLOCK_MHZ)
+        );
+    }
+    row(
+        "model in place of the RTL, four paths: speed over RTL",
+        model.cycles_per_second / four.cycles_per_second,
+        "times",
+        10.0,
+    );
+    row(
+        "the same: goodput over RTL's, one seed",
+        model.steady_gbps / four.steady_gbps,
+        "times",
+        0.9,
     );
     std::fs::create_dir_all("target")?;
     std::fs::write(

@@ -8,11 +8,12 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use mprdma_host::address::Address;
 use mprdma_host::exchange::DEFAULT_PORT;
 use mprdma_host::port::Mac;
-use mprdma_host::verbs::{Mode, MultiPath, RtsAttr, Vlan};
+use mprdma_host::verbs::RtsAttr;
+use mprdma_host::verbs::{Mode, Vlan};
 use mprdma_host::Error;
-use mprdma_spec::params;
 
 use crate::failure::EXIT_CODES;
+use crate::tuning::{Change, Tuning};
 
 /// Drives mprdma cards: multi-path RDMA over Ethernet.
 #[derive(Debug, Parser)]
@@ -98,7 +99,7 @@ pub struct Qp {
 pub enum QpAction {
     /// Lists the queue pairs of the process that has the card.
     List(OneDevice),
-    /// Shows the card's own state of a queue pair.
+    /// Shows a queue pair: its parameters, the card's own state, what the card has counted.
     Show {
         #[command(flatten)]
         device: OneDevice,
@@ -113,6 +114,31 @@ pub enum QpAction {
         device: OneDevice,
         #[command(flatten)]
         shape: Shape,
+    },
+    /// Changes parameters of a queue pair; what is not named stays. Timers and retry counts can only be changed before
+    /// it sends.
+    Modify {
+        #[command(flatten)]
+        device: OneDevice,
+        /// Queue pair number.
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=0xff_ffff))]
+        qpn: u32,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Counts per virtual path. A card traces one queue pair at a time, and its first 64 paths one by one.
+    Trace {
+        #[command(flatten)]
+        device: OneDevice,
+        /// Queue pair number.
+        #[arg(value_parser = clap::value_parser!(u32).range(0..=0xff_ffff))]
+        qpn: u32,
+        /// Begins: from now on this queue pair's paths are counted, from zero. Without it the counts are printed.
+        #[arg(long)]
+        start: bool,
+        /// Leaves out paths on which nothing happened.
+        #[arg(long)]
+        nonzero: bool,
     },
     /// Removes a queue pair that `qp create` made.
     Destroy {
@@ -139,6 +165,8 @@ pub struct Shape {
     /// Transport: MP or RC.
     #[arg(long, default_value = "MP", value_parser = mode)]
     pub mode: Mode,
+    #[command(flatten)]
+    pub tuning: Tuning,
 }
 
 #[derive(Debug, Args)]
@@ -213,62 +241,14 @@ pub struct Path {
     /// IPv6 flow label.
     #[arg(long, default_value_t = 0)]
     pub flow_label: u32,
-    /// First UDP source port of the virtual paths.
-    #[arg(long, default_value_t = params::VP_BASE.default as u32)]
-    pub vp_base: u32,
-    /// Virtual paths; 1 is single-path.
-    #[arg(long, default_value_t = params::VP_COUNT.default as u32)]
-    pub vp_count: u32,
-    /// Pruning distance in packets.
-    #[arg(long, default_value_t = params::DELTA.default as u32)]
-    pub delta: u32,
-    /// Probability of a random path per packet, in 1/65536.
-    #[arg(long, default_value_t = params::PROBE.default as u32)]
-    pub probe: u32,
-    /// Window at start and after idling, in packets.
-    #[arg(long, default_value_t = params::INITIAL_WINDOW.default as u32)]
-    pub initial_window: u32,
-    /// Largest window in packets.
-    #[arg(long, default_value_t = params::CWND_MAX.default as u32)]
-    pub cwnd_max: u32,
-    /// Pause between two bursts in 64 ns ticks.
-    #[arg(long, default_value_t = params::BURST_INTERVAL.default as u32)]
-    pub burst_interval: u32,
-    /// Synchronise delay in sixteenths of delta * RTT / cwnd.
-    #[arg(long, default_value_t = params::ALPHA.default as u32)]
-    pub alpha: u32,
-    /// Shortest retransmission timeout in 4.096 us units.
-    #[arg(long, default_value_t = params::RTO_FLOOR.default as u32)]
-    pub rto_floor: u32,
-    /// Timeouts in a row without progress before a queue pair goes to ERROR.
-    #[arg(long, default_value_t = params::RETRY_CNT.default as u8)]
-    pub retry_cnt: u8,
-    /// RNR NAKs in a row before a queue pair goes to ERROR; 7 is without end.
-    #[arg(long, default_value_t = params::RNR_RETRY.default as u8)]
-    pub rnr_retry: u8,
+    #[command(flatten)]
+    pub tuning: Tuning,
 }
 
 impl Path {
     /// Attributes of a change to RTS, checked.
     pub fn rts(&self, sq_psn: u32) -> Result<RtsAttr, Error> {
-        let attr = RtsAttr {
-            sq_psn,
-            timeout: self.rto_floor,
-            retry_cnt: self.retry_cnt,
-            rnr_retry: self.rnr_retry,
-            multi_path: MultiPath {
-                vp_base: self.vp_base,
-                vp_count: self.vp_count,
-                delta: self.delta,
-                probe: self.probe,
-                initial_window: self.initial_window,
-                cwnd_max: self.cwnd_max,
-                burst_interval: self.burst_interval,
-                alpha: self.alpha,
-            },
-        };
-        attr.check()?;
-        Ok(attr)
+        self.tuning.rts(sq_psn)
     }
 
     pub fn vlan(&self) -> Option<Vlan> {
@@ -352,6 +332,12 @@ pub struct WriteBw {
     /// Messages that may be outstanding per queue pair.
     #[arg(short, long, default_value_t = 128)]
     pub tx_depth: usize,
+    /// Flags every message FENCE: it waits for earlier READs and ATOMICs, of which this test has none.
+    #[arg(long)]
+    pub fence: bool,
+    /// Flags every message SYNC: it takes effect after all before it.
+    #[arg(long)]
+    pub sync: bool,
     /// Reports Gb/s instead of MB/s.
     #[arg(long = "report_gbits", alias = "report-gbits")]
     pub report_gbits: bool,

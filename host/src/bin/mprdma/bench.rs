@@ -223,6 +223,8 @@ fn measure(
                 opcode: WrOpcode::RdmaWrite,
                 flags: SendFlags {
                     signaled: true,
+                    fence: args.fence,
+                    sync: args.sync,
                     ..SendFlags::default()
                 },
                 addr: mr.addr() + offset,
@@ -294,7 +296,7 @@ fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
     setting("TX depth", &args.tx_depth.to_string());
     setting("Mtu", &format!("{}[B]", args.path.mtu));
     setting("Link type", "Ethernet");
-    setting("Virtual paths", &args.path.vp_count.to_string());
+    setting("Virtual paths", &args.path.tuning.vp_count.to_string());
     setting("Data ex. method", "Ethernet");
     rule();
     for (qp, (number, psn)) in session.qps.iter().zip(&peer.qps) {

@@ -225,7 +225,7 @@ fn send_rounds(
         "sha256_equal": true,
         "chunk_bytes": args.chunk,
         "mtu": args.path.mtu,
-        "vp_count": args.path.vp_count,
+        "vp_count": args.path.tuning.vp_count,
         "device_seconds": seconds,
         "device_cycles": (seconds * f64::from(control.capabilities().clock_mhz) * 1e6).round() as u64,
         "goodput_gbps": gbps(bytes, seconds),

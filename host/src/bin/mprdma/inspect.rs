@@ -1,4 +1,4 @@
-//! `devices`, `info`, `stats`, `qp`: looking at cards. A card that another process has answers through that process.
+//! `devices`, `info`, `stats`: looking at cards. A card that another process has answers through that process.
 
 use std::path::{Path, PathBuf};
 
@@ -6,14 +6,12 @@ use anyhow::{Context as _, Result};
 use mprdma_host::address::Address;
 use mprdma_host::control::Control;
 use mprdma_host::device::DeviceError;
-use mprdma_host::verbs::{Context, ContextAttr};
 use mprdma_spec::config;
 use mprdma_spec::counter::Counter;
 use serde::Serialize;
 use serde_json::{json, Map, Value};
 
-use crate::args::{Devices, OneDevice, Qp, QpAction, Stats};
-use crate::failure::Failure;
+use crate::args::{Devices, OneDevice, Stats};
 use crate::open;
 use crate::owner::{self, ask, Request};
 use crate::report::{out, Report};
@@ -132,7 +130,7 @@ fn pci_functions() -> Vec<String> {
 }
 
 /// Asks the process that has the card, or looks at the card itself when nobody has it.
-fn ask_or<T>(
+pub fn ask_or<T>(
     device: &OneDevice,
     request: &Request,
     look: impl FnOnce() -> Result<T>,
@@ -154,7 +152,7 @@ where
 }
 
 /// The registers of a card that nobody has; it is left as it is.
-fn control(device: &OneDevice) -> Result<Control> {
+pub fn control(device: &OneDevice) -> Result<Control> {
     Ok(Control::open(open::device(device)?, false)?)
 }
 
@@ -244,86 +242,4 @@ pub fn counter_name(counter: Counter) -> String {
         name.push(letter.to_ascii_lowercase());
     }
     name
-}
-
-pub fn qp(args: &Qp, report: &Report) -> Result<()> {
-    match &args.action {
-        QpAction::List(device) => {
-            // When nobody has the card it has been reset: there is no queue pair.
-            let list = ask_or(device, &Request::QpList, || {
-                control(device).map(|_| Vec::<u32>::new())
-            })?;
-            report.result(&list, |list| {
-                let qps = list.as_array().map_or(&[][..], Vec::as_slice);
-                if qps.is_empty() {
-                    out!("no queue pairs");
-                } else {
-                    out!("   qpn  state  mode   mtu  dest_qpn  vp_count  sq_outstanding  rq_outstanding");
-                }
-                for qp in qps {
-                    let text = |name: &str| qp[name].as_str().map_or_else(|| qp[name].to_string(), str::to_owned);
-                    out!(
-                        "{:>6}  {:<5}  {:<4}  {:>4}  {:>8}  {:>8}  {:>14}  {:>14}",
-                        text("qpn"),
-                        text("state"),
-                        text("mode"),
-                        text("path_mtu"),
-                        text("dest_qp_num"),
-                        text("vp_count"),
-                        text("sq_outstanding"),
-                        text("rq_outstanding"),
-                    );
-                }
-            })
-        }
-        QpAction::Show { device, qpn } => {
-            let state = ask_or(device, &Request::QpShow(*qpn), || {
-                control(device)?;
-                Err::<Value, _>(
-                    Failure::Owner(format!("there is no QP {qpn}: nobody has the card")).into(),
-                )
-            })?;
-            report.result(&state, |state| {
-                for (name, value) in state.as_object().into_iter().flatten() {
-                    out!(
-                        "{name:<12} {}",
-                        value
-                            .as_str()
-                            .map_or_else(|| value.to_string(), str::to_owned)
-                    );
-                }
-            })
-        }
-        QpAction::Create { device, shape } => {
-            let mut value = ask_or(device, &Request::QpCreate(*shape), || {
-                let context = Context::open(open::device(device)?, &ContextAttr::default())?;
-                let mut value = serde_json::to_value(owner::make(&context, shape)?.summary())?;
-                value["temporary"] = json!(true);
-                Ok(value)
-            })?;
-            let temporary = value["temporary"] == json!(true);
-            value["temporary"] = json!(temporary);
-            report.result(&value, |value| {
-                out!(
-                    "QP {} made: {} {} MTU {}",
-                    value["qpn"],
-                    value["mode"],
-                    value["state"],
-                    value["path_mtu"]
-                );
-                if temporary {
-                    out!("it is gone again: nobody has the card; `mprdma hold` keeps it");
-                }
-            })
-        }
-        QpAction::Destroy { device, qpn } => {
-            let gone = ask_or(device, &Request::QpDestroy(*qpn), || {
-                control(device)?;
-                Err::<Value, _>(
-                    Failure::Owner(format!("there is no QP {qpn}: nobody has the card")).into(),
-                )
-            })?;
-            report.result(&gone, |gone| out!("QP {} removed", gone["qpn"]))
-        }
-    }
 }

@@ -8,7 +8,9 @@ mod file;
 mod inspect;
 mod open;
 mod owner;
+mod queue_pair;
 mod report;
+mod tuning;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -39,7 +41,7 @@ fn run(command: Command, report: &Report) -> anyhow::Result<()> {
         Command::Devices(args) => inspect::devices(&args, report),
         Command::Info(args) => inspect::info(&args, report),
         Command::Stats(args) => inspect::stats(&args, report),
-        Command::Qp(args) => inspect::qp(&args, report),
+        Command::Qp(args) => queue_pair::qp(&args, report),
         Command::Hold(args) => owner::hold(&args, report),
         Command::SendFile(args) => file::send(&args, report),
         Command::RecvFile(args) => file::receive(&args, report),

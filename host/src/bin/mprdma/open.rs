@@ -35,8 +35,8 @@ impl Opened {
         let context = Context::open(
             device(args)?,
             &ContextAttr {
-                reset: true,
                 mac: Some(mac),
+                ..ContextAttr::default()
             },
         )?;
         let owner = Owner::announce(&args.device, &context, role);

@@ -20,7 +20,9 @@ use crate::args::{Hold, Shape};
 use crate::failure::{exit_code, text, Failure};
 use crate::inspect;
 use crate::open;
+use crate::queue_pair;
 use crate::report::Report;
+use crate::tuning::Change;
 
 /// How long a question may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -37,8 +39,14 @@ pub enum Request {
     Stats,
     /// The queue pairs of the process.
     QpList,
-    /// The card's state of one.
+    /// Everything about one.
     QpShow(u32),
+    /// Change parameters of one.
+    QpModify(u32, Change),
+    /// Trace one from now on.
+    QpTrace(u32),
+    /// The counts of the one that is traced.
+    QpReadTrace(u32),
     /// Make one.
     QpCreate(Shape),
     /// Remove one that `QpCreate` made.
@@ -219,7 +227,13 @@ impl Desk {
             Request::Info => inspect::describe(&self.address, self.context.control()),
             Request::Stats => inspect::counters(self.context.control()),
             Request::QpList => Ok(serde_json::to_value(self.context.queue_pairs())?),
-            Request::QpShow(qpn) => Ok(serde_json::to_value(self.context.query_qp(*qpn)?)?),
+            Request::QpShow(qpn) => queue_pair::show(&self.context, *qpn),
+            Request::QpModify(qpn, change) => queue_pair::modify(&self.context, *qpn, change),
+            Request::QpTrace(qpn) => {
+                self.context.trace_qp(*qpn)?;
+                Ok(json!({ "ok": true, "qpn": qpn }))
+            }
+            Request::QpReadTrace(qpn) => Ok(serde_json::to_value(self.context.read_trace(*qpn)?)?),
             Request::QpCreate(shape) => {
                 let made = make(&self.context, shape)?;
                 let summary = serde_json::to_value(made.qp.summary())?;
@@ -257,7 +271,11 @@ pub fn make(context: &Context, shape: &Shape) -> Result<Made> {
         mode: shape.mode,
         path_mtu: Mtu::new(shape.mtu)?,
     };
+    // Checked before the card hears of anything.
+    let tuning = shape.tuning.rts(0)?;
     let qp = pd.create_qp(&attr)?;
+    qp.modify_timers(&tuning.timers())?;
+    qp.modify_paths(&tuning.multi_path)?;
     Ok(Made {
         qp,
         _cq: cq,
@@ -276,8 +294,8 @@ pub fn hold(args: &Hold, report: &Report) -> Result<()> {
     let context = Context::open(
         open::device(&args.device)?,
         &mprdma_host::verbs::ContextAttr {
-            reset: true,
             mac: open::port(&args.device.device)?.map(|port| port.mac),
+            ..mprdma_host::verbs::ContextAttr::default()
         },
     )?;
     let owner = Owner::announce(&args.device.device, &context, "mprdma hold");

@@ -2,9 +2,10 @@
 
 use crate::leaf::{Ram, RamStyle, Unpack};
 use crate::nic::layouts::{CqFields, EqFields, MrFields, QpFields};
+use crate::nic::telemetry::vp_trace::TraceFields;
 use crate::nic::types::CfgReq;
 use crate::prelude::*;
-use mprdma_spec::command::{Opcode, QpState, Status};
+use mprdma_spec::command::{Opcode, QpState, Status, TRACED_VPS, TRACE_GROUP};
 use mprdma_spec::config::{Config, MSIX_VECTORS};
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
@@ -36,7 +37,7 @@ block! {
     /// Runs one command at a time.
     ///
     /// - In: `start` (pulse) with `opcode`; `image`, the argument window, stable while `running`; `done`, one pulse per
-    ///   owner and request; the QP state halves; marker pulses.
+    ///   owner and request; the QP state halves and what telemetry answers; marker pulses.
     /// - Out: `cfg`, `cfg_valid`; `running`; `status`, `result` (valid when not running); `init_done`.
     ///
     /// Arguments are checked here, before an owner sees them: indices against the table sizes, existence in the object
@@ -49,9 +50,10 @@ block! {
             start: Bit,
             opcode: Bits<8>,
             image: Bits<1024>,
-            done: Bits<10>,
+            done: Bits<11>,
             sender_status: Bits<512>,
             receiver_status: Bits<512>,
+            telemetry: Bits<1024>,
             tx_marker: Bit,
             rx_marker: Bit,
         }
@@ -65,6 +67,7 @@ block! {
         }
         local {
             is_qp: Bit,
+            is_telemetry: Bit,
             is_mr: Bit,
             is_cq: Bit,
             is_eq: Bit,
@@ -86,7 +89,7 @@ block! {
             region_end: Bits<64>,
             region_io_end: Bits<64>,
             stale: Bit,
-            seen_now: Bits<10>,
+            seen_now: Bits<11>,
             written: Object,
             wide_sender: Bits<1024>,
             wide_receiver: Bits<1024>,
@@ -96,7 +99,7 @@ block! {
             clearing: Bits<OBJW>,
             code: Bits<8>,
             outcome: Bits<8>,
-            seen: Bits<10>,
+            seen: Bits<11>,
             tx_out: Bit,
             rx_out: Bit,
             issued: Bit,
@@ -127,6 +130,9 @@ block! {
             destroy_cq: Bits<8> = bits(Opcode::DestroyCq as u64),
             create_eq: Bits<8> = bits(Opcode::CreateEq as u64),
             destroy_eq: Bits<8> = bits(Opcode::DestroyEq as u64),
+            query_qp_stats: Bits<8> = bits(Opcode::QueryQpStats as u64),
+            read_trace: Bits<8> = bits(Opcode::ReadTrace as u64),
+            last_group: Bits<8> = bits((TRACED_VPS / TRACE_GROUP) as u64),
             ok: Bits<8> = bits(Status::Ok as u64),
             bad_opcode: Bits<8> = bits(Status::BadOpcode as u64),
             bad_index: Bits<8> = bits(Status::BadIndex as u64),
@@ -138,7 +144,7 @@ block! {
             mtu_most: Bits<3> = bits(5),
             vp_most: Bits<17> = bits(65536),
             vectors: Bits<8> = bits(MSIX_VECTORS as u64),
-            all_owners: Bits<10> = bits(0x3ff),
+            all_owners: Bits<11> = bits(0x7ff),
             nothing: Object = Object::default(),
         }
         sub {
@@ -147,6 +153,7 @@ block! {
             mr: Unpack<MrFields, 1024> = Unpack::default(),
             cq: Unpack<CqFields, 1024> = Unpack::default(),
             eq: Unpack<EqFields, 1024> = Unpack::default(),
+            trace: Unpack<TraceFields, 1024> = Unpack::default(),
         }
     }
 }
@@ -196,10 +203,13 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.mr.image.next = self.image.val();
         self.cq.image.next = self.image.val();
         self.eq.image.next = self.image.val();
+        self.trace.image.next = self.image.val();
 
         comment!("what kind of object, which one");
-        self.is_qp.next = (self.code.q.val() >= self.create_qp.val())
-            & (self.code.q.val() <= self.destroy_qp.val());
+        self.is_telemetry.next = self.code.q.val() >= self.query_qp_stats.val();
+        self.is_qp.next = ((self.code.q.val() >= self.create_qp.val())
+            & (self.code.q.val() <= self.destroy_qp.val()))
+            | self.is_telemetry.val();
         self.is_mr.next = (self.code.q.val() == self.register_mr.val())
             | (self.code.q.val() == self.deregister_mr.val());
         self.is_cq.next = (self.code.q.val() == self.create_cq.val())
@@ -250,8 +260,6 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.create_good.next = (self.qp.record.val().mode == self.mode_mp.val())
             & self.qp.record.val().mtu.any()
             & (self.qp.record.val().mtu <= self.mtu_most.val())
-            & !self.qp.record.val().hole_repair.any()
-            & !self.qp.record.val().vp_recycle.any()
             & self.qp.record.val().sq_log2.any()
             & self.qp.record.val().rq_log2.any()
             & !self.qp.record.val().sq_base.get_bits::<6>(0).any()
@@ -277,7 +285,10 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
         self.region_good.next = (self.region_end.val() >= self.mr.record.val().va)
             & (self.region_io_end.val() >= self.mr.record.val().iova);
         self.argument_good.d.next = true;
-        if self.is_qp.val() {
+        if self.is_telemetry.val() {
+            self.argument_good.d.next = (self.code.q.val() != self.read_trace.val())
+                | (self.trace.record.val().group <= self.last_group.val());
+        } else if self.is_qp.val() {
             self.argument_good.d.next = self.qp_good.val()
                 | (self.code.q.val() == self.query_qp.val())
                 | (self.code.q.val() == self.destroy_qp.val());
@@ -331,7 +342,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                 if self.code.q.val() == self.nop.val() {
                     self.outcome.d.next = self.ok.val();
                     self.step.d.next = Step::Settle;
-                } else if self.code.q.val() > self.destroy_eq.val() {
+                } else if self.code.q.val() > self.read_trace.val() {
                     self.outcome.d.next = self.bad_opcode.val();
                     self.step.d.next = Step::Settle;
                 } else if self.number.val() >= self.limit.val() {
@@ -385,7 +396,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
             }
             Step::Issue => {
                 if !self.issued.q.val() {
-                    self.seen.d.next = bits::<10>(0);
+                    self.seen.d.next = bits::<11>(0);
                     self.tx_out.d.next = false;
                     self.rx_out.d.next = false;
                     self.issued.d.next = true;
@@ -395,6 +406,9 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                         self.issued.d.next = false;
                         self.answer.d.next =
                             self.wide_sender.val() | (self.wide_receiver.val() << 512);
+                        if self.is_telemetry.val() {
+                            self.answer.d.next = self.telemetry.val();
+                        }
                         self.step.d.next = Step::Record;
                         if self.code.q.val() == self.destroy_qp.val() {
                             self.step.d.next = Step::Markers;

@@ -13,7 +13,7 @@ block! {
     /// The register file behind BAR0, with the command unit in it.
     ///
     /// - In: AXI4-Lite; `events`, `tx_bytes`, `rx_bytes` to count; `done` (one bit per owner of tables, a pulse per
-    ///   request), the two halves of a QP's state, the two markers of a destroyed QP; `ready` (every owner has cleared
+    ///   request), the two halves of a QP's state, what `telemetry` answers, the two markers of a destroyed QP; `ready` (every owner has cleared
     ///   its tables), `working` (anything is in a pipeline).
     /// - Out: doorbell streams, the configuration bus, `tick` (64 ns) with `tick_pulse`, `enable`, `mac`, and
     ///   `soft_reset`, which is high for 16 cycles and resets every other block.
@@ -35,9 +35,10 @@ block! {
             events: Events,
             tx_bytes: Bits<7>,
             rx_bytes: Bits<7>,
-            done: Bits<10>,
+            done: Bits<11>,
             sender_status: Bits<512>,
             receiver_status: Bits<512>,
+            telemetry: Bits<1024>,
             tx_marker: Bit,
             rx_marker: Bit,
             ready: Bit,
@@ -339,6 +340,7 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         self.commands.done.next = self.done.val();
         self.commands.sender_status.next = self.sender_status.val();
         self.commands.receiver_status.next = self.receiver_status.val();
+        self.commands.telemetry.next = self.telemetry.val();
         self.commands.tx_marker.next = self.tx_marker.val();
         self.commands.rx_marker.next = self.rx_marker.val();
         self.cfg.next = self.commands.cfg.val();

@@ -5,7 +5,7 @@ use super::records::{
 };
 use crate::leaf::{Pack, Ram, RamStyle, SyncFifo, Unpack};
 use crate::nic::rx_classify::{KIND_DATA, KIND_DISCARD, KIND_DOORBELL, KIND_ERROR};
-use crate::nic::types::{AckCmd, CfgReq, QpError, RxAction, RxEvent};
+use crate::nic::types::{AckCmd, CfgReq, QpError, ReceiverNote, RxAction, RxEvent};
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, QpState};
 use mprdma_spec::status::WcStatus;
@@ -18,7 +18,8 @@ block! {
     /// - In: `rx` (packets, doorbells, errors in order of arrival), the configuration bus.
     /// - Out: `action` for the placement block, one per packet and discard and per destroyed QP (marker); `error` (the
     ///   QP must flush its send side) and `access` (why) when a peer broke the rules; `cfg_result`, the receiver half
-    ///   of `qp_status` in the cycle of `cfg_done`; pulses `cnt_…`; `init_done`, `busy`.
+    ///   of `qp_status` in the cycle of `cfg_done`; pulses `cnt_…`; `note`, what a packet did, for telemetry;
+    ///   `init_done`, `busy`.
     /// - `wb_…` shows every write-back, for traces and lockstep tests.
     /// - Pipeline: S0 pick an event whose QP is in no stage, read; S1 distances; S2 conditions; S3 decide, fill the slot;
     ///   S4 leading run; S5 encode it; S6 slide; S7 write back, act. One event per cycle over different QPs, one per 8
@@ -56,6 +57,8 @@ block! {
             cnt_ce: Bit,
             cnt_access: Bit,
             cnt_rnr: Bit,
+            note: ReceiverNote,
+            note_valid: Bit,
             wb_valid: Bit,
             wb_qpn: Bits<16>,
             wb_state: ReceiverState,
@@ -118,6 +121,7 @@ block! {
             queries: Bit,
             destroys: Bit,
             on_packet: Bit,
+            distance: Bits<24>,
         }
         reg {
             clearing: Bits<QPW>,
@@ -132,6 +136,7 @@ block! {
             valid_6: Bit,
             valid_7: Bit,
             pulses: Verdict,
+            noted: Bit,
         }
         pipe {
             cfg_1: Bit,
@@ -182,6 +187,7 @@ block! {
             tails_7: Bits<8>,
             dues_7: Bits<8>,
             status: Bits<512>,
+            last_note: ReceiverNote,
         }
         konst {
             create_qp: Bits<4> = bits(Opcode::CreateQp as u64),
@@ -264,7 +270,8 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             event_1, event_2, event_3, event_4, event_5, event_6, event_7, state_2, state_3,
             state_4, state_5, state_6, state_7, hi_2, lo_2, hi_3, lo_3, hi_4, lo_4, hi_5, lo_5,
             hi_6, lo_6, hi_7, lo_7, dist_2, cond_3, slot_3, verdict_4, verdict_5, verdict_6,
-            verdict_7, run_5, stop_5, run_6, tails_6, dues_6, run_7, tails_7, dues_7, status
+            verdict_7, run_5, stop_5, run_6, tails_6, dues_6, run_7, tails_7, dues_7, status,
+            noted, last_note
         );
         clock!(self, clock, states, plane_hi, plane_lo, events, actions, errors, accesses);
         self.events.reset.next = self.reset.val();
@@ -560,6 +567,9 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             self.stored.next.rcv_nxt = self.fields.record.val().rq_psn;
         }
         if self.modifies.val() {
+            if self.fields.record.val().mask.get_bit(4) {
+                self.stored.next.hole_repair = self.fields.record.val().hole_repair;
+            }
             if self.fields.record.val().mask.get_bit(0) {
                 self.stored.next.state = self.fields.record.val().state;
             }
@@ -716,8 +726,24 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.cnt_ce.next = self.pulses.q.val().ce;
         self.cnt_access.next = self.pulses.q.val().fatal;
         self.cnt_rnr.next = self.pulses.q.val().rnr;
+
+        comment!("telemetry: the context of S7 is the one before the packet");
+        self.distance.next = self.event_7.q.val().psn - self.state_7.q.val().rcv_nxt;
+        self.noted.d.next = self.valid_7.q.val() & self.on_packet.val();
+        self.last_note.d.next.qpn = self.event_7.q.val().qpn;
+        self.last_note.d.next.accepted = self.verdict_7.q.val().accept;
+        self.last_note.d.next.distance = self.distance.val().get_bits::<8>(0);
+        self.last_note.d.next.duplicate = self.verdict_7.q.val().duplicate;
+        self.last_note.d.next.out_of_window = self.verdict_7.q.val().out_of_window;
+        self.last_note.d.next.sync_nak = self.verdict_7.q.val().sync_nak;
+        self.last_note.d.next.rnr_nak = self.verdict_7.q.val().rnr;
+        self.last_note.d.next.marked = self.verdict_7.q.val().ce;
+        self.note.next = self.last_note.q.val();
+        self.note_valid.next = self.noted.q.val();
+
         self.init_done.next = self.ready.q.val();
-        self.busy.next = self.events.count.val().any()
+        self.busy.next = self.noted.q.val()
+            | self.events.count.val().any()
             | self.actions.count.val().any()
             | self.errors.count.val().any()
             | self.accesses.count.val().any()

@@ -4,7 +4,7 @@ use super::pipeline::SenderPipeline;
 use super::records::{SenderContext, SenderEnv, SenderEvent, SenderOutcome, SenderStatus};
 use crate::leaf::timer_wheel::{TimerArm, TimerWheel};
 use crate::leaf::{Lfsr, Pack, SyncFifo};
-use crate::nic::types::{AckEvent, CfgReq, Grant, Progress, QpError, Work};
+use crate::nic::types::{AckEvent, CfgReq, Grant, Progress, QpError, QpMark, SenderNote, Work};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
 use std::array::from_fn;
@@ -20,7 +20,7 @@ pub struct InPipe {
 }
 
 block! {
-    /// Protocol sections 4 and 5 for 2^`QPW` QPs.
+    /// Protocol sections 4 to 6 for 2^`QPW` QPs whose peers have bitmaps of `L` slots.
     ///
     /// - In: `ack` (queue of 511), `work`, `error`; the configuration bus; `tick`, the protocol
     ///   clock, with `tick_pulse` in the cycle after it moved.
@@ -40,7 +40,7 @@ block! {
     ///  RTO wheel ---------+      |        |  +-----> counters, cfg_result
     ///  cfg ---------------+  scoreboard   +--> arms --> burst wheel (64 ns), RTO wheel (4.096 us)
     /// ```
-    pub struct Sender[const QPW: usize][QPW] {
+    pub struct Sender[const QPW: usize, const L: usize][QPW, L] {
         in {
             clock: Clock,
             reset: Bit,
@@ -56,6 +56,7 @@ block! {
             cfg_valid: bool,
             grant_ready: bool,
             progress_ready: bool,
+            sync_passed_ready: bool,
         }
         out {
             ack_ready: bool,
@@ -67,6 +68,10 @@ block! {
             grant_valid: bool,
             progress: Progress,
             progress_valid: bool,
+            sync_passed: QpMark,
+            sync_passed_valid: bool,
+            note: SenderNote,
+            note_valid: bool,
             init_done: bool,
             busy: bool,
             cnt_ecn_echoes: bool,
@@ -105,6 +110,8 @@ block! {
             waiting_progress: Bits<6>,
             waiting_burst: Bits<5>,
             waiting_rto: Bits<5>,
+            waiting_marks: Bits<6>,
+            said: SenderNote,
         }
         reg {
             // Alternates: look at the heads, pick one.
@@ -134,11 +141,13 @@ block! {
             probes: bool,
             started: bool,
             active: bool,
+            note_now: bool,
         }
         pipe {
             entering: SenderEvent,
             last_grant: Grant,
             result: Bits<512>,
+            note_out: SenderNote,
         }
         konst {
             op_create: Bits<4> = bits(Opcode::CreateQp as u64),
@@ -158,7 +167,8 @@ block! {
             burst_wheel: TimerWheel<QPW, 8>,
             rto_wheel: TimerWheel<QPW, 8>,
             random: Lfsr = Lfsr::new(0x9e37_79b9_7f4a_7c15),
-            pipeline: SenderPipeline<QPW>,
+            marks: SyncFifo<QpMark, 6>,
+            pipeline: SenderPipeline<QPW, L>,
             pack: Pack<SenderStatus, 512>,
             offered: [Signal<Local, bool>; SOURCES] = from_fn(|_| Signal::default()),
             head: [Signal<Local, Bits<16>>; SOURCES] = from_fn(|_| Signal::default()),
@@ -171,7 +181,7 @@ block! {
     }
 }
 
-impl<const QPW: usize> Logic for Sender<QPW> {
+impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
@@ -204,7 +214,9 @@ impl<const QPW: usize> Logic for Sender<QPW> {
             active,
             entering,
             last_grant,
-            result
+            result,
+            note_out,
+            note_now
         );
         clock!(
             self,
@@ -214,6 +226,7 @@ impl<const QPW: usize> Logic for Sender<QPW> {
             errors,
             grants,
             news,
+            marks,
             burst_arms,
             rto_arms,
             burst_wheel,
@@ -226,6 +239,7 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         self.errors.reset.next = self.reset.val();
         self.grants.reset.next = self.reset.val();
         self.news.reset.next = self.reset.val();
+        self.marks.reset.next = self.reset.val();
         self.burst_arms.reset.next = self.reset.val();
         self.rto_arms.reset.next = self.reset.val();
         self.burst_wheel.reset.next = self.reset.val();
@@ -241,7 +255,7 @@ impl<const QPW: usize> Logic for Sender<QPW> {
             self.waits[i].d.next = self.waits[i].q.val();
         }
 
-        comment!("queues of events; hole_repair would keep the SACK map here");
+        comment!("queues of events");
         self.from_ack.next = self.no_event.val();
         self.from_ack.next.ack = true;
         self.from_ack.next.qpn = self.ack.val().qpn;
@@ -251,6 +265,7 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         self.from_ack.next.code = self.ack.val().syndrome;
         self.from_ack.next.vp = self.ack.val().vp;
         self.from_ack.next.stamp = self.ack.val().stamp;
+        self.from_ack.next.map = self.ack.val().map;
         self.acks.in_data.next = self.from_ack.val();
         self.acks.in_valid.next = self.ack_valid.val();
         self.ack_ready.next = self.acks.in_ready.val();
@@ -261,6 +276,7 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         self.from_work.next.work = true;
         self.from_work.next.qpn = self.works.out_data.val().qpn;
         self.from_work.next.value = self.works.out_data.val().packets;
+        self.from_work.next.sync = self.works.out_data.val().sync;
         self.errors.in_data.next = self.error.val();
         self.errors.in_valid.next = self.error_valid.val();
         self.error_ready.next = self.errors.in_ready.val();
@@ -409,6 +425,35 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         self.progress_valid.next = self.news.out_valid.val();
         self.news.out_ready.next = self.progress_ready.val();
 
+        comment!("synchronised messages that begin");
+        self.marks.in_data.next.qpn = self.out.val().qpn;
+        self.marks.in_valid.next = self.pipeline.outcome_valid.val() & self.out.val().sync_passed;
+        self.sync_passed.next = self.marks.out_data.val();
+        self.sync_passed_valid.next = self.marks.out_valid.val();
+        self.marks.out_ready.next = self.sync_passed_ready.val();
+
+        comment!("telemetry");
+        self.said.next.qpn = self.out.val().qpn;
+        self.said.next.sent_0 = self.out.val().grant_0_valid & !self.out.val().grant_0.marker;
+        self.said.next.sent_1 = self.out.val().grant_1_valid;
+        self.said.next.vp_0 = self.out.val().grant_0.vp;
+        self.said.next.vp_1 = self.out.val().grant_1.vp;
+        self.said.next.cause = self.out.val().cause;
+        self.said.next.probes = self.out.val().counts.probes;
+        self.said.next.ack = self.out.val().accepted;
+        self.said.next.ack_vp = self.after.val().last_vp;
+        self.said.next.ecn_echo = self.out.val().counts.ecn_echo;
+        self.said.next.prune = self.out.val().counts.prune;
+        self.said.next.window_nak = self.out.val().counts.window_nak;
+        self.said.next.sync_nak = self.out.val().counts.sync_nak;
+        self.said.next.ghost = self.out.val().counts.ghost;
+        self.said.next.timeout = self.out.val().counts.timeout;
+        self.said.next.recovery = self.out.val().counts.recovery;
+        self.note_out.d.next = self.said.val();
+        self.note_now.d.next = self.pipeline.outcome_valid.val();
+        self.note.next = self.note_out.q.val();
+        self.note_valid.next = self.note_now.q.val();
+
         comment!("timers");
         self.rto_tick.d.next = self.tick_pulse.val() & !self.tick.val().get_bits::<6>(0).any();
         self.burst_arms.in_data.next.qpn = self.out.val().qpn;
@@ -432,11 +477,13 @@ impl<const QPW: usize> Logic for Sender<QPW> {
         self.waiting_progress.next = self.news.count.val();
         self.waiting_burst.next = self.burst_arms.count.val();
         self.waiting_rto.next = self.rto_arms.count.val();
+        self.waiting_marks.next = self.marks.count.val();
         self.started.d.next = self.pipeline.init_done.val()
             & self.burst_wheel.init_done.val()
             & self.rto_wheel.init_done.val();
         self.room.d.next = self.started.q.val()
             & !self.waiting_progress.val().get_bit(5)
+            & !self.waiting_marks.val().get_bit(5)
             & !self.waiting_burst.val().get_bit(4)
             & !self.waiting_rto.val().get_bit(4);
 
@@ -496,6 +543,7 @@ impl<const QPW: usize> Logic for Sender<QPW> {
             | self.errors.count.val().any()
             | self.grants.count.val().any()
             | self.news.count.val().any()
+            | self.marks.count.val().any()
             | self.burst_arms.count.val().any()
             | self.rto_arms.count.val().any()
             | self.burst_wheel.busy.val()

@@ -1,17 +1,19 @@
 //! The pipeline of the sender engine: one context in, one event, one context out.
 
 use super::records::{
-    Distances, Findings, Intent, Room, SenderArgs, SenderCommand, SenderContext, SenderEnv,
-    SenderEvent, SenderOutcome, Verdict,
+    Distances, Findings, Intent, Room, SecondHole, SenderArgs, SenderCommand, SenderContext,
+    SenderEnv, SenderEvent, SenderOutcome, Verdict,
 };
-use crate::leaf::{Mul16, Ram, RamStyle, Unpack};
+use crate::leaf::{Encode128, Mul16, Ram, RamStyle, Unpack};
 use crate::nic::types::CfgReq;
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
-use mprdma_spec::status::WcStatus;
+use mprdma_spec::params::RECYCLED_PATHS;
+use mprdma_spec::status::{SendCause, WcStatus};
 
 block! {
-    /// `model::sender::step` in eight stages, with the context memory of 2^`QPW` queue pairs.
+    /// `model::sender::step` in eight stages, with the context memory of 2^`QPW` queue pairs whose peers have
+    /// bitmaps of `L` slots.
     ///
     /// - In: `incoming`, `incoming_valid`; with it `now`, `random`, `backlog` and `full`. No ready: the user keeps events of one
     ///   QP 8 cycles apart and any two events 2 cycles apart. `cfg` must be stable two cycles before a command enters, until
@@ -26,7 +28,7 @@ block! {
     /// ```
     ///
     /// Rule numbers are those of protocol section 4; "section 5" is loss recovery.
-    pub struct SenderPipeline[const QPW: usize][QPW] {
+    pub struct SenderPipeline[const QPW: usize, const L: usize][QPW, L] {
         in {
             clock: Clock,
             reset: Bit,
@@ -89,7 +91,13 @@ block! {
             deviation: Bits<17>,
             rto_base: Bits<22>,
             rnr_long: Bits<18>,
+            far: bool,
+            hole_limit: Bits<24>,
+            pass_from: Bits<24>,
             // T4
+            looks: bool,
+            below: Bits<128>,
+            beyond: Bits<128>,
             c4: SenderContext,
             i4: Intent,
             limit: Bits<22>,
@@ -101,7 +109,18 @@ block! {
             fired: bool,
             gave_up: bool,
             arm_rto: Bits<26>,
+            sync_due: bool,
+            first_hole: Bits<128>,
+            ring_ready: bool,
             // T6
+            open_new: bool,
+            fixes: bool,
+            two_fixes: bool,
+            hole_0: Bits<24>,
+            own: bool,
+            sync_stop: bool,
+            turn_one: bool,
+            turn_two: bool,
             c6: SenderContext,
             v6: Verdict,
             e6: SenderEvent,
@@ -126,6 +145,10 @@ block! {
             stopped: bool,
             want_burst: bool,
             want_rto: bool,
+            // T7
+            hole_1: Bits<24>,
+            last_outcome: SenderOutcome,
+            last_context: SenderContext,
         }
         reg {
             valid_0: bool,
@@ -170,6 +193,7 @@ block! {
             room_5: Room,
             verdict_6: Verdict,
             outcome_7: SenderOutcome,
+            second_7: SecondHole,
             args: SenderArgs,
             command: SenderCommand,
         }
@@ -207,6 +231,17 @@ block! {
             wheel_max: Bits<26> = bits(255),
             tick: Bits<8> = bits(1),
             zero_17: Bits<17> = bits(0),
+            zero_128: Bits<128> = bits(0),
+            one_128: Bits<128> = bits(1),
+            two_128: Bits<128> = bits(2),
+            ring_full: Bits<5> = bits(RECYCLED_PATHS as u64),
+            // The bitmap: its last slot, and the slots that new packets may fill while a hole is open.
+            last_slot: Bits<7> = bits(L as u64 - 1),
+            slots: Bits<24> = bits(L as u64),
+            open_slots: Bits<24> = bits(L as u64 - 1),
+            cause_hole: Bits<2> = bits(SendCause::Hole as u64),
+            cause_recovery: Bits<2> = bits(SendCause::Recovery as u64),
+            cause_timeout: Bits<2> = bits(SendCause::Timeout as u64),
             no_context: SenderContext = SenderContext::default(),
         }
         sub {
@@ -214,11 +249,16 @@ block! {
             contexts: Ram<SenderContext, QPW> = Ram::new(RamStyle::Block, false),
             path_0: Mul16,
             path_1: Mul16,
+            sync_scale: Mul16,
+            sync_need: Mul16,
+            sync_waited: Mul16,
+            encode_0: Encode128,
+            encode_1: Encode128,
         }
     }
 }
 
-impl<const QPW: usize> Logic for SenderPipeline<QPW> {
+impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
@@ -264,10 +304,20 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             room_5,
             verdict_6,
             outcome_7,
+            second_7,
             args,
             command
         );
-        clock!(self, clock, contexts, path_0, path_1);
+        clock!(
+            self,
+            clock,
+            contexts,
+            path_0,
+            path_1,
+            sync_scale,
+            sync_need,
+            sync_waited
+        );
 
         comment!("the command on the configuration bus, decoded");
         self.unpack.image.next = self.cfg.val().image;
@@ -342,6 +392,20 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.distances_2.d.next.initial_window = self.a3.val().initial_window;
             self.distances_2.d.next.cwnd_limit = bit_cast::<13, 12>(self.a3.val().cwnd_max) << 1;
         }
+        self.distances_2.d.next.span = self.c1.val().snd_ooh - self.c1.val().snd_una;
+        self.distances_2.d.next.span_after = self.c1.val().snd_ooh - self.e1.val().value;
+        self.distances_2.d.next.sack_after = self.e1.val().sack - self.e1.val().value;
+        self.distances_2.d.next.pass = self.c1.val().snd_retx - self.c1.val().snd_una;
+        self.distances_2.d.next.pass_after = self.c1.val().snd_retx - self.e1.val().value;
+        self.distances_2.d.next.pass_age =
+            bit_cast::<16, 32>(self.env_1.q.val().now) - self.c1.val().pass_at;
+        self.distances_2.d.next.vp_offset =
+            bit_cast::<14, 16>(self.e1.val().vp - self.c1.val().vp_base);
+        self.distances_2.d.next.to_sync = self.c1.val().sync_psn - self.c1.val().snd_nxt;
+        self.distances_2.d.next.since_new =
+            bit_cast::<16, 32>(self.env_1.q.val().now) - self.c1.val().last_new_at;
+        self.sync_scale.a.next = bit_cast::<16, 8>(self.c1.val().alpha);
+        self.sync_scale.b.next = bit_cast::<16, 8>(self.c1.val().delta);
         self.path_0.a.next = self.random_1.q.val().get_bits::<16>(16);
         self.path_0.b.next = self.c1.val().vp_count;
         self.path_1.a.next = self.random_1.q.val().get_bits::<16>(48);
@@ -469,6 +533,39 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.findings_3.d.next.flight_2 = self.d2.val().flight.get_bits::<23>(1).any();
         self.findings_3.d.next.flight_3 = self.d2.val().flight.get_bits::<22>(2).any()
             | self.d2.val().flight.get_bits::<2>(0).all();
+        // hole_repair: a map counts when it begins at snd_una. snd_ooh is then the SACK, if that is higher.
+        self.findings_3.d.next.map_fresh = self.e2.val().flags.get_bit(4)
+            & self.c2.val().hole_repair
+            & !self.d2.val().aack.get_bit(23);
+        self.findings_3.d.next.span = self.d2.val().span;
+        self.findings_3.d.next.pass = self.d2.val().pass;
+        if self.e2.val().ack {
+            if !self.d2.val().aack.get_bit(23) & self.d2.val().aack.any() {
+                self.findings_3.d.next.span = self.d2.val().span_after;
+                self.findings_3.d.next.pass = self.d2.val().pass_after;
+                if self.d2.val().retx_before_aack {
+                    self.findings_3.d.next.pass = 0.into();
+                }
+                if self.answered.val() & !self.asks_nak.val() & self.d2.val().lead.get_bit(23) {
+                    self.findings_3.d.next.span = self.d2.val().sack_after;
+                }
+            } else if self.answered.val() & !self.asks_nak.val() & self.d2.val().lead.get_bit(23) {
+                self.findings_3.d.next.span = self.d2.val().sack;
+            }
+        }
+        self.findings_3.d.next.pass_old = bit_cast::<17, 16>(self.d2.val().pass_age)
+            >= bit_cast::<17, 21>(self.d2.val().idle_limit >> 4);
+        self.findings_3.d.next.vp_offset = self.d2.val().vp_offset;
+        // Section 6: where the boundary is.
+        self.findings_3.d.next.sync_wait =
+            self.c2.val().sync_wait | (self.e2.val().work & self.e2.val().sync);
+        self.findings_3.d.next.sync_0 = !self.d2.val().to_sync.any();
+        self.findings_3.d.next.sync_1 = self.d2.val().to_sync == 1;
+        if self.e2.val().work & self.e2.val().sync {
+            self.findings_3.d.next.sync_0 = !self.d2.val().unsent.any();
+            self.findings_3.d.next.sync_1 = self.d2.val().unsent == 1;
+        }
+        self.findings_3.d.next.since_new = self.d2.val().since_new;
         self.context_3.d.next = self.context_2.q.val();
         self.event_3.d.next = self.event_2.q.val();
         self.env_3.d.next = self.env_2.q.val();
@@ -522,6 +619,41 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.rnr_over.next = self.f3.val().rnr_none;
         }
         self.rnr_over.next = self.rnr_new.val() & self.rnr_over.val() & !self.f3.val().rnr_endless;
+
+        // hole_repair: what is more than delta behind snd_ooh is lost; in recovery everything in flight may be.
+        self.hole_limit.next = self.f3.val().span - bit_cast::<24, 8>(self.c3.val().delta);
+        self.far.next = !self.f3.val().span.get_bit(23)
+            & (self.f3.val().span > bit_cast::<24, 8>(self.c3.val().delta));
+        self.intent_4.d.next.capped = self.far.val() & self.c3.val().hole_repair;
+        self.intent_4.d.next.map_fresh = self.f3.val().map_fresh;
+        self.intent_4.d.next.looks = self.accepted.val()
+            & self.f3.val().map_fresh
+            & (self.recovering.val() | (self.f3.val().positive & self.far.val()));
+        if self.recovering.val() {
+            self.hole_limit.next = self.f3.val().flight;
+            if self.f3.val().advance {
+                self.hole_limit.next = self.f3.val().flight_after;
+            }
+        }
+        self.intent_4.d.next.last = bit_cast::<7, 24>(self.hole_limit.val() - 1);
+        if self.hole_limit.val() >= self.slots.val() {
+            self.intent_4.d.next.last = self.last_slot.val();
+        }
+        self.pass_from.next = self.f3.val().pass;
+        if self.f3.val().pass_old | self.enter.val() {
+            self.pass_from.next = 0.into();
+        }
+        self.intent_4.d.next.from = bit_cast::<7, 24>(self.pass_from.val());
+        self.intent_4.d.next.none =
+            self.pass_from.val().get_bits::<17>(7).any() | !self.hole_limit.val().any();
+        self.intent_4.d.next.pass_old = self.f3.val().pass_old;
+        self.intent_4.d.next.sync_wait = self.f3.val().sync_wait;
+        self.intent_4.d.next.sync_0 = self.f3.val().sync_0;
+        self.intent_4.d.next.sync_1 = self.f3.val().sync_1;
+        self.sync_need.a.next = self.sync_scale.product.val().get_bits::<16>(0);
+        self.sync_need.b.next = bit_cast::<16, 19>(self.c3.val().srtt >> 3);
+        self.sync_waited.a.next = self.f3.val().since_new;
+        self.sync_waited.b.next = bit_cast::<16, 13>(self.c3.val().cwnd);
 
         self.rto_base.next = bit_cast::<22, 16>(self.f3.val().rto);
         // 5/2 slow units of 4.096 us for 10 us, rounded up.
@@ -639,9 +771,18 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                     }
                 }
             }
+            // vp_recycle: a path that is neither slow nor marked.
+            if self.f3.val().positive & !self.f3.val().slow & !self.f3.val().marked {
+                self.context_4.d.next.ring =
+                    (self.c3.val().ring << 14) | bit_cast::<224, 14>(self.f3.val().vp_offset);
+                if self.c3.val().ring_count != self.ring_full.val() {
+                    self.context_4.d.next.ring_count = self.c3.val().ring_count + 1;
+                }
+            }
             // Section 5.
             self.context_4.d.next.recovering = self.recovering.val();
             if self.enter.val() {
+                self.context_4.d.next.pass_at = bit_cast::<16, 32>(self.env_3.q.val().now);
                 self.context_4.d.next.recovery = self.c3.val().snd_nxt;
                 self.context_4.d.next.snd_retx = self.c3.val().snd_una;
                 if self.f3.val().advance {
@@ -675,6 +816,10 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         if self.e3.val().work & self.f3.val().running {
             self.context_4.d.next.snd_lim = self.c3.val().snd_lim + self.e3.val().value;
             self.intent_4.d.next.unsent = self.f3.val().unsent + self.e3.val().value;
+            if self.e3.val().sync {
+                self.context_4.d.next.sync_wait = true;
+                self.context_4.d.next.sync_psn = self.c3.val().snd_lim;
+            }
             if self.f3.val().restart {
                 self.context_4.d.next.cwnd = self.f3.val().first_cwnd;
                 self.context_4.d.next.growth = 0.into();
@@ -698,6 +843,10 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 self.context_4.d.next.initial_window = self.a3.val().initial_window;
                 self.context_4.d.next.cwnd_max = self.a3.val().cwnd_max;
                 self.context_4.d.next.last_vp = self.a3.val().vp_base;
+                self.context_4.d.next.alpha = self.a3.val().alpha;
+                self.context_4.d.next.hole_repair = self.a3.val().hole_repair;
+                self.context_4.d.next.vp_recycle = self.a3.val().vp_recycle;
+                self.context_4.d.next.ring_count = 0.into();
                 if self.f3.val().cwnd_over {
                     self.context_4.d.next.cwnd = self.f3.val().cwnd_limit;
                 }
@@ -722,6 +871,10 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 self.context_4.d.next.rnr_timer = 0.into();
                 self.context_4.d.next.rto_left = 0.into();
                 self.context_4.d.next.progress_at = self.env_3.q.val().now;
+                self.context_4.d.next.ring_count = 0.into();
+                self.context_4.d.next.pass_at = bit_cast::<16, 32>(self.env_3.q.val().now);
+                self.context_4.d.next.sync_wait = false;
+                self.context_4.d.next.last_new_at = bit_cast::<16, 32>(self.env_3.q.val().now);
                 self.context_4.d.next.cwnd = self.f3.val().first_cwnd;
                 self.context_4.d.next.growth = 0.into();
                 self.context_4.d.next.inflate = 0.into();
@@ -758,6 +911,19 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.limit.next = bit_cast::<22, 18>(self.i4.val().rnr_time);
         }
         self.may_go.next = self.i4.val().accepted & !self.i4.val().fail & !self.c4.val().rnr_wait;
+        self.looks.next = self.may_go.val() & self.i4.val().looks;
+        self.below.next = (self.two_128.val() << self.i4.val().last) - self.one_128.val();
+        self.beyond.next = !((self.one_128.val() << self.i4.val().from) - self.one_128.val());
+        self.room_5.d.next.holes = self.zero_128.val();
+        if self.looks.val() & !self.i4.val().none {
+            self.room_5.d.next.holes =
+                !self.event_4.q.val().map & self.below.val() & self.beyond.val();
+        }
+        self.room_5.d.next.slow = self.i4.val().slow;
+        self.room_5.d.next.capped = self.i4.val().capped;
+        self.room_5.d.next.sync_wait = self.i4.val().sync_wait;
+        self.room_5.d.next.sync_0 = self.i4.val().sync_0;
+        self.room_5.d.next.sync_1 = self.i4.val().sync_1;
         self.resend_from.next = self.c4.val().snd_retx;
         if self.event_4.q.val().timeout {
             self.resend_from.next = self.c4.val().snd_una;
@@ -787,8 +953,10 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 & !self.i4.val().slow);
         self.room_5.d.next.prune =
             self.may_go.val() & !self.c4.val().recovering & self.i4.val().slow;
-        self.room_5.d.next.resend_acked =
-            self.may_go.val() & self.c4.val().recovering & self.i4.val().resend_open;
+        self.room_5.d.next.resend_acked = self.may_go.val()
+            & self.c4.val().recovering
+            & self.i4.val().resend_open
+            & !self.i4.val().map_fresh;
         self.room_5.d.next.resend_clock = self.i4.val().resend_clock;
         self.room_5.d.next.resend_1 = self.i4.val().resend_1;
         self.room_5.d.next.resend_2 = self.i4.val().resend_2;
@@ -824,6 +992,11 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
                 self.context_5.d.next.rttvar = bit_cast::<18, 16>(self.i4.val().sample) << 1;
             }
         }
+        // hole_repair: a new pass.
+        if self.looks.val() & self.i4.val().pass_old {
+            self.context_5.d.next.snd_retx = self.c4.val().snd_una;
+            self.context_5.d.next.pass_at = bit_cast::<16, 32>(self.env_4.q.val().now);
+        }
         self.event_5.d.next = self.event_4.q.val();
         self.env_5.d.next = self.env_4.q.val();
         self.valid_5.d.next = self.valid_4.q.val();
@@ -851,9 +1024,39 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.verdict_6.d.next.fail = self.r5.val().fail;
         self.verdict_6.d.next.status = self.r5.val().status;
         self.verdict_6.d.next.flight_zero = self.r5.val().flight_zero;
-        self.verdict_6.d.next.room_1 = self.r5.val().flight < self.r5.val().allowed;
-        self.verdict_6.d.next.room_2 = self.r5.val().flight_plus_1 < self.r5.val().allowed;
-        self.verdict_6.d.next.room_3 = self.r5.val().flight_plus_2 < self.r5.val().allowed;
+        self.verdict_6.d.next.window_1 = self.r5.val().flight < self.r5.val().allowed;
+        self.verdict_6.d.next.room_1 = (self.r5.val().flight < self.r5.val().allowed)
+            & (!self.r5.val().capped | (self.r5.val().flight < self.open_slots.val()));
+        self.verdict_6.d.next.room_2 = (self.r5.val().flight_plus_1 < self.r5.val().allowed)
+            & (!self.r5.val().capped | (self.r5.val().flight_plus_1 < self.open_slots.val()));
+        self.verdict_6.d.next.room_3 = (self.r5.val().flight_plus_2 < self.r5.val().allowed)
+            & (!self.r5.val().capped | (self.r5.val().flight_plus_2 < self.open_slots.val()));
+        // hole_repair: the first lost packet and the others.
+        self.first_hole.next = self.r5.val().holes & (!self.r5.val().holes + self.one_128.val());
+        self.verdict_6.d.next.first_hole = self.first_hole.val();
+        self.verdict_6.d.next.other_holes = self.r5.val().holes ^ self.first_hole.val();
+        self.verdict_6.d.next.hole_1 = self.r5.val().holes.any();
+        self.verdict_6.d.next.hole_2 = (self.r5.val().holes ^ self.first_hole.val()).any();
+        self.verdict_6.d.next.slow = self.r5.val().slow;
+        // vp_recycle: the two oldest paths of the ring, when it is full.
+        self.ring_ready.next =
+            self.c5.val().vp_recycle & (self.c5.val().ring_count == self.ring_full.val());
+        self.verdict_6.d.next.recycled_0 = self.r5.val().random_0;
+        self.verdict_6.d.next.recycled_1 = self.r5.val().random_1;
+        if self.ring_ready.val() {
+            self.verdict_6.d.next.recycled_0 =
+                self.c5.val().vp_base + bit_cast::<16, 14>(self.c5.val().ring.get_bits::<14>(210));
+            self.verdict_6.d.next.recycled_1 =
+                self.c5.val().vp_base + bit_cast::<16, 14>(self.c5.val().ring.get_bits::<14>(196));
+        }
+        // Section 6: alpha * delta * RTT / cwnd since the last new packet, multiplied out.
+        self.sync_due.next = (self.sync_waited.product.val() << 3) >= self.sync_need.product.val();
+        self.verdict_6.d.next.sync_held = self.r5.val().sync_wait
+            & self.r5.val().sync_0
+            & !self.r5.val().flight_zero
+            & !self.sync_due.val();
+        self.verdict_6.d.next.sync_first = self.r5.val().sync_wait & self.r5.val().sync_0;
+        self.verdict_6.d.next.sync_second = self.r5.val().sync_wait & self.r5.val().sync_1;
         self.verdict_6.d.next.unsent_1 = self.r5.val().unsent_1;
         self.verdict_6.d.next.unsent_2 = self.r5.val().unsent_2;
         self.verdict_6.d.next.unsent_3 = self.r5.val().unsent_3;
@@ -908,6 +1111,7 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.context_6.d.next.recovering = true;
             self.context_6.d.next.recovery = self.c5.val().snd_nxt;
             self.context_6.d.next.snd_retx = self.r5.val().resend_psn;
+            self.context_6.d.next.pass_at = bit_cast::<16, 32>(self.env_5.q.val().now);
             self.context_6.d.next.progress_at = self.env_5.q.val().now;
             self.context_6.d.next.rto_left = bit_cast::<12, 13>(self.c5.val().cwnd >> 1);
             self.context_6.d.next.rnr_wait = false;
@@ -936,11 +1140,25 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.full_6.next = self.env_6.q.val().full;
         self.marker.next = self.e6.val().command & self.k6.val().destroy;
         // Rule 5: new packets.
-        self.wants_new.next =
-            self.v6.val().send_new & self.v6.val().room_1 & self.v6.val().unsent_1;
-        self.fresh.next = self.wants_new.val() & !self.full_6.val();
-        self.two_new.next = self.fresh.val() & self.v6.val().room_2 & self.v6.val().unsent_2;
-        self.more_new.next = self.fresh.val() & self.v6.val().room_3 & self.v6.val().unsent_3;
+        self.open_new.next = self.v6.val().send_new & !self.v6.val().hole_1;
+        self.wants_new.next = self.open_new.val() & self.v6.val().room_1 & self.v6.val().unsent_1;
+        self.fresh.next = self.wants_new.val() & !self.full_6.val() & !self.v6.val().sync_held;
+        // Section 6: no further than the first packet of a synchronised message in one event.
+        self.sync_stop.next = self.fresh.val()
+            & self.v6.val().room_2
+            & self.v6.val().unsent_2
+            & self.v6.val().sync_second;
+        self.two_new.next = self.fresh.val()
+            & self.v6.val().room_2
+            & self.v6.val().unsent_2
+            & !self.v6.val().sync_second;
+        self.more_new.next = self.sync_stop.val()
+            | (self.fresh.val() & self.v6.val().room_3 & self.v6.val().unsent_3);
+        // hole_repair: up to two lost packets, in place of new ones.
+        self.fixes.next = self.v6.val().hole_1 & !self.full_6.val();
+        self.two_fixes.next = self.fixes.val() & self.v6.val().hole_2;
+        self.encode_0.onehot.next = self.v6.val().first_hole;
+        self.hole_0.next = self.c6.val().snd_una + bit_cast::<24, 7>(self.encode_0.index.val());
         // Section 5: one retransmission per ACK, two per firing of the burst timer after a timeout.
         self.acked.next = self.v6.val().resend_acked & !self.full_6.val();
         self.left_1.next = self.c6.val().rto_left.any();
@@ -953,8 +1171,11 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.more_unclocked.next =
             self.unclocked.val() & self.v6.val().resend_3 & self.left_3.val();
         self.resends.next = self.acked.val() | self.unclocked.val();
-        self.own_random_0.next = !self.v6.val().by_ack & self.v6.val().start_1;
-        self.own_random_1.next = !self.v6.val().by_ack & self.v6.val().start_2;
+        self.own.next = !self.v6.val().by_ack;
+        self.own_random_0.next = self.own.val() & self.v6.val().start_1;
+        self.own_random_1.next = self.own.val() & self.v6.val().start_2;
+        self.turn_two.next = (self.own.val() & self.two_new.val()) | self.two_fixes.val();
+        self.turn_one.next = (self.own.val() & self.fresh.val()) | self.fixes.val();
         self.rts.next = (self.c6.val().state == self.state_rts.val()) & !self.v6.val().fail;
         // Nothing in flight, but work: the last ACK was pruned, or there was no room.
         self.stopped.next =
@@ -963,9 +1184,15 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.want_burst.next = self.more_new.val()
             | self.more_unclocked.val()
             | self.stopped.val()
+            | (self.wants_new.val() & self.v6.val().sync_held)
+            | (self.v6.val().hole_1
+                & !self.c6.val().recovering
+                & self.v6.val().window_1
+                & self.v6.val().unsent_1)
             | (self.full_6.val()
                 & (self.wants_new.val()
                     | self.v6.val().resend_acked
+                    | (self.v6.val().hole_1 & self.c6.val().recovering)
                     | (self.v6.val().resend_unclocked & self.left_1.val())));
         self.want_rto.next =
             self.rts.val() & (self.v6.val().timer | !self.v6.val().flight_zero | self.fresh.val());
@@ -975,18 +1202,37 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.outcome_7.d.next.counts = self.v6.val().counts;
         self.outcome_7.d.next.counts.probes = 0.into();
         self.outcome_7.d.next.grant_0_valid =
-            self.fresh.val() | self.resends.val() | self.marker.val();
+            self.fresh.val() | self.resends.val() | self.fixes.val() | self.marker.val();
         self.outcome_7.d.next.grant_0.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.grant_0.psn = self.v6.val().resend_psn;
         self.outcome_7.d.next.grant_0.vp = self.v6.val().random_0;
-        self.outcome_7.d.next.grant_0.retx = self.resends.val();
+        self.outcome_7.d.next.grant_0.retx = self.resends.val() | self.fixes.val();
         self.outcome_7.d.next.grant_0.marker = self.marker.val();
-        self.outcome_7.d.next.grant_1_valid = self.two_new.val() | self.two_unclocked.val();
+        self.outcome_7.d.next.grant_1_valid =
+            self.two_new.val() | self.two_unclocked.val() | self.two_fixes.val();
         self.outcome_7.d.next.grant_1.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.grant_1.psn = self.v6.val().resend_psn_1;
         self.outcome_7.d.next.grant_1.vp = self.v6.val().random_1;
-        self.outcome_7.d.next.grant_1.retx = self.resends.val();
+        self.outcome_7.d.next.grant_1.retx = self.resends.val() | self.fixes.val();
         self.outcome_7.d.next.grant_1.marker = false;
+        self.outcome_7.d.next.sync_passed = self.fresh.val() & self.v6.val().sync_first;
+        self.outcome_7.d.next.accepted = self.v6.val().by_ack;
+        self.outcome_7.d.next.cause = 0.into();
+        if self.unclocked.val() {
+            self.outcome_7.d.next.cause = self.cause_timeout.val();
+        } else if self.acked.val() | (self.fixes.val() & self.c6.val().recovering) {
+            self.outcome_7.d.next.cause = self.cause_recovery.val();
+        } else if self.fixes.val() {
+            self.outcome_7.d.next.cause = self.cause_hole.val();
+        }
+        if self.fixes.val() {
+            self.outcome_7.d.next.grant_0.psn = self.hole_0.val();
+            self.outcome_7.d.next.grant_0.vp = self.e6.val().vp;
+            if self.v6.val().slow {
+                self.outcome_7.d.next.grant_0.vp = self.v6.val().recycled_0;
+            }
+            self.outcome_7.d.next.grant_1.vp = self.v6.val().recycled_1;
+        }
         if self.acked.val() {
             self.outcome_7.d.next.grant_0.vp = self.e6.val().vp;
         }
@@ -994,11 +1240,22 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.outcome_7.d.next.grant_0.psn = self.c6.val().snd_nxt;
             self.outcome_7.d.next.grant_1.psn = self.v6.val().nxt_1;
             // The path of the ACK, or of the last ACK (`last_vp` holds both); or a random one.
-            if !self.own_random_0.val() & !self.v6.val().probe_0 {
+            // vp_recycle: what no ACK clocks out, and a restart, take the oldest paths of the ring.
+            if self.own_random_0.val() {
+                self.outcome_7.d.next.grant_0.vp = self.v6.val().recycled_0;
+            } else if !self.v6.val().probe_0 {
                 self.outcome_7.d.next.grant_0.vp = self.c6.val().last_vp;
+                if self.own.val() & self.c6.val().vp_recycle {
+                    self.outcome_7.d.next.grant_0.vp = self.v6.val().recycled_0;
+                }
             }
-            if !self.own_random_1.val() & !self.v6.val().probe_1 {
+            if self.own_random_1.val() {
+                self.outcome_7.d.next.grant_1.vp = self.v6.val().recycled_1;
+            } else if !self.v6.val().probe_1 {
                 self.outcome_7.d.next.grant_1.vp = self.c6.val().last_vp;
+                if self.own.val() & self.c6.val().vp_recycle {
+                    self.outcome_7.d.next.grant_1.vp = self.v6.val().recycled_1;
+                }
             }
         }
         if self.fresh.val() & self.v6.val().probe_0 & !self.own_random_0.val() {
@@ -1020,7 +1277,13 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         self.outcome_7.d.next.arm_burst_valid = self.want_burst.val() & !self.c6.val().burst_armed;
         self.outcome_7.d.next.arm_burst = self.c6.val().burst_interval;
         // The first window leaves at full speed.
-        if self.more_new.val() & self.v6.val().start_3 {
+        if self.more_new.val()
+            & (self.v6.val().start_3 | (self.sync_stop.val() & self.v6.val().start_2))
+        {
+            self.outcome_7.d.next.arm_burst = self.tick.val();
+        }
+        // So does what retransmissions held up.
+        if self.v6.val().hole_1 & !self.c6.val().recovering {
             self.outcome_7.d.next.arm_burst = self.tick.val();
         }
         self.outcome_7.d.next.arm_rto_valid = self.want_rto.val() & !self.c6.val().rto_armed;
@@ -1039,11 +1302,28 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             if self.v6.val().flight_zero {
                 self.context_7.d.next.progress_at = self.env_6.q.val().now;
             }
+            self.context_7.d.next.last_new_at = bit_cast::<16, 32>(self.env_6.q.val().now);
+            if self.v6.val().sync_first {
+                self.context_7.d.next.sync_wait = false;
+            }
         }
+        if self.turn_two.val() {
+            self.context_7.d.next.ring = (self.c6.val().ring << 28)
+                | bit_cast::<224, 28>(self.c6.val().ring.get_bits::<28>(196));
+        } else if self.turn_one.val() {
+            self.context_7.d.next.ring = (self.c6.val().ring << 14)
+                | bit_cast::<224, 14>(self.c6.val().ring.get_bits::<14>(210));
+        }
+        if self.fixes.val() {
+            self.context_7.d.next.snd_retx = self.hole_0.val() + 1;
+        }
+        self.second_7.d.next.some = self.two_fixes.val();
+        self.second_7.d.next.hole =
+            self.v6.val().other_holes & (!self.v6.val().other_holes + self.one_128.val());
         // Rule 6: the window is larger than the work.
-        if self.v6.val().send_new
+        if self.open_new.val()
             & self.v6.val().by_ack
-            & self.v6.val().room_1
+            & self.v6.val().window_1
             & !self.v6.val().unsent_1
         {
             self.context_7.d.next.cwnd = self.v6.val().cwnd_less;
@@ -1058,7 +1338,10 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.context_7.d.next.rto_left = self.c6.val().rto_left - 1;
         }
         // No room for the retransmission: the burst timer keeps the clock.
-        if self.v6.val().resend_acked & self.full_6.val() & !self.left_1.val() {
+        if (self.v6.val().resend_acked | (self.v6.val().hole_1 & self.c6.val().recovering))
+            & self.full_6.val()
+            & !self.left_1.val()
+        {
             self.context_7.d.next.rto_left = 1.into();
         }
         if self.v6.val().fail {
@@ -1070,7 +1353,17 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
         comment!("T7: write back; after reset, clear");
         self.contexts.write.next = self.valid_7.q.val();
         self.contexts.write_addr.next = bit_cast::<QPW, 16>(self.event_7.q.val().qpn);
-        self.contexts.write_data.next = self.context_7.q.val();
+        // The second lost packet gets its number.
+        self.encode_1.onehot.next = self.second_7.q.val().hole;
+        self.hole_1.next =
+            self.context_7.q.val().snd_una + bit_cast::<24, 7>(self.encode_1.index.val());
+        self.last_outcome.next = self.outcome_7.q.val();
+        self.last_context.next = self.context_7.q.val();
+        if self.second_7.q.val().some {
+            self.last_outcome.next.grant_1.psn = self.hole_1.val();
+            self.last_context.next.snd_retx = self.hole_1.val() + 1;
+        }
+        self.contexts.write_data.next = self.last_context.val();
         if !self.cleared.q.val() {
             self.contexts.write.next = true;
             self.contexts.write_addr.next = self.clear_addr.q.val();
@@ -1078,8 +1371,8 @@ impl<const QPW: usize> Logic for SenderPipeline<QPW> {
             self.clear_addr.d.next = self.clear_addr.q.val() + 1;
             self.cleared.d.next = self.clear_addr.q.val().all();
         }
-        self.outcome.next = self.outcome_7.q.val();
-        self.written.next = self.context_7.q.val();
+        self.outcome.next = self.last_outcome.val();
+        self.written.next = self.last_context.val();
         self.outcome_valid.next = self.valid_7.q.val();
         self.init_done.next = self.cleared.q.val();
         self.busy.next = self.valid_0.q.val()

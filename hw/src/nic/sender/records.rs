@@ -30,6 +30,10 @@ pub struct SenderEvent {
     pub code: Bits<8>,
     pub vp: Bits<16>,
     pub stamp: Bits<16>,
+    /// SACK map of an ACK whose MPAETH flag 4 is set.
+    pub map: Bits<128>,
+    /// Work: a synchronised message.
+    pub sync: bool,
 }
 
 /// The sender half of one QP, as the context memory holds it: `model::sender::SenderContext`, field by field.
@@ -59,6 +63,13 @@ pub struct SenderContext {
     pub start: Bits<8>,
     pub rto_left: Bits<12>,
     pub progress_at: Bits<32>,
+    /// 16 paths of 14 bits, the newest in the low bits.
+    pub ring: Bits<224>,
+    pub ring_count: Bits<5>,
+    pub pass_at: Bits<16>,
+    pub sync_wait: bool,
+    pub sync_psn: Bits<24>,
+    pub last_new_at: Bits<16>,
     // Settings.
     pub vp_base: Bits<16>,
     pub vp_count: Bits<16>,
@@ -70,6 +81,9 @@ pub struct SenderContext {
     pub rto_floor: Bits<16>,
     pub retry_cnt: Bits<4>,
     pub rnr_retry: Bits<4>,
+    pub alpha: Bits<8>,
+    pub hole_repair: bool,
+    pub vp_recycle: bool,
 }
 
 record! {
@@ -88,6 +102,9 @@ record! {
         pub probe: Bits<16> = qp_image::PROBE,
         pub initial_window: Bits<8> = qp_image::INITIAL_WINDOW,
         pub cwnd_max: Bits<12> = qp_image::CWND_MAX,
+        pub alpha: Bits<8> = qp_image::ALPHA,
+        pub hole_repair: bool = qp_image::HOLE_REPAIR,
+        pub vp_recycle: bool = qp_image::VP_RECYCLE,
     }
 }
 
@@ -164,6 +181,12 @@ pub struct SenderOutcome {
     pub arm_burst_valid: bool,
     pub arm_rto: Bits<8>,
     pub arm_rto_valid: bool,
+    /// Why packets are sent: `model::sender::Cause`.
+    pub cause: Bits<2>,
+    /// The synchronised message that waited begins.
+    pub sync_passed: bool,
+    /// An ACK or NAK that counted.
+    pub accepted: bool,
     pub counts: SenderCounts,
 }
 
@@ -199,6 +222,17 @@ pub(super) struct Distances {
     /// The window parameters that hold after the event.
     pub initial_window: Bits<8>,
     pub cwnd_limit: Bits<13>,
+    // hole_repair: how far snd_ooh, or the SACK that becomes it, is before snd_una or what becomes it; how far the pass got.
+    pub span: Bits<24>,
+    pub span_after: Bits<24>,
+    pub sack_after: Bits<24>,
+    pub pass: Bits<24>,
+    pub pass_after: Bits<24>,
+    pub pass_age: Bits<16>,
+    pub vp_offset: Bits<14>,
+    // Synchronised messages.
+    pub to_sync: Bits<24>,
+    pub since_new: Bits<16>,
 }
 
 /// T2 to T3: the distances still needed, and what comparing them told.
@@ -262,6 +296,17 @@ pub(super) struct Findings {
     pub resend_3: bool,
     pub flight_2: bool,
     pub flight_3: bool,
+    // Holes.
+    pub map_fresh: bool,
+    pub span: Bits<24>,
+    pub pass: Bits<24>,
+    pub pass_old: bool,
+    pub vp_offset: Bits<14>,
+    // Synchronised messages.
+    pub sync_wait: bool,
+    pub sync_0: bool,
+    pub sync_1: bool,
+    pub since_new: Bits<16>,
 }
 
 /// T3 to T4: decisions about the ACK are made, those about sending prepared.
@@ -305,6 +350,19 @@ pub(super) struct Intent {
     pub random_1: Bits<16>,
     pub probe_0: bool,
     pub probe_1: bool,
+    /// The ACK has a map to go by.
+    pub map_fresh: bool,
+    /// Lost packets are looked for, from this distance to that.
+    pub looks: bool,
+    pub from: Bits<7>,
+    pub last: Bits<7>,
+    pub none: bool,
+    pub pass_old: bool,
+    /// Nothing may fall outside the peer's bitmap.
+    pub capped: bool,
+    pub sync_wait: bool,
+    pub sync_0: bool,
+    pub sync_1: bool,
 }
 
 /// T4 to T5.
@@ -349,6 +407,13 @@ pub(super) struct Room {
     pub random_1: Bits<16>,
     pub probe_0: bool,
     pub probe_1: bool,
+    /// Lost packets, by their distance from snd_una.
+    pub holes: Bits<128>,
+    pub slow: bool,
+    pub capped: bool,
+    pub sync_wait: bool,
+    pub sync_0: bool,
+    pub sync_1: bool,
 }
 
 /// T5 to T6: everything is known; T6 only chooses.
@@ -388,4 +453,23 @@ pub(super) struct Verdict {
     pub random_1: Bits<16>,
     pub probe_0: bool,
     pub probe_1: bool,
+    /// The window alone, without the bitmap's limit.
+    pub window_1: bool,
+    pub hole_1: bool,
+    pub hole_2: bool,
+    pub first_hole: Bits<128>,
+    pub other_holes: Bits<128>,
+    pub slow: bool,
+    pub recycled_0: Bits<16>,
+    pub recycled_1: Bits<16>,
+    pub sync_held: bool,
+    pub sync_first: bool,
+    pub sync_second: bool,
+}
+
+/// T6 to T7: the second lost packet is still to be numbered.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub(super) struct SecondHole {
+    pub some: bool,
+    pub hole: Bits<128>,
 }

@@ -1,0 +1,381 @@
+//! Plays a plan.
+
+use super::accounts;
+use super::plan::{Flow, Message, Plan};
+use super::watch::Watch;
+use crate::rig::{pattern, Pair, Rig, US};
+use anyhow::{bail, ensure, Context as _, Result};
+use mprdma_host::memory::{Memory, PageSize};
+use mprdma_host::verbs::{Mr, Qp, RecvWr, SendFlags, SendWr, Wc};
+use mprdma_sim::time::Ps;
+use mprdma_sim::world::Options;
+use mprdma_spec::descriptor::{WcOpcode, WrOpcode};
+use mprdma_spec::status::WcStatus;
+use std::sync::Arc;
+
+/// What target memory holds before, around and between messages.
+const UNTOUCHED: u8 = 0xee;
+/// What the application writes over data that it has seen.
+const REUSED: u8 = 0x77;
+/// How long stragglers are waited for at the end.
+const AFTER: Ps = 60 * US;
+
+/// How a scenario went.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Simulated time from the first post to the last completion.
+    pub time: Ps,
+    /// The time within which that had to happen.
+    pub bound: Ps,
+    /// Data packets sent for the first time.
+    pub packets: u64,
+    /// Retransmissions.
+    pub again: u64,
+    /// Frames that the network dropped.
+    pub drops: u64,
+}
+
+/// One card's memory.
+struct Half {
+    source: Mr,
+    data: Vec<u8>,
+    target: Mr,
+    memory: Arc<Memory>,
+    expected: Vec<u8>,
+}
+
+/// How far a flow is.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    posted: usize,
+    sent: usize,
+    receives: bool,
+    received: usize,
+}
+
+struct Player<'a> {
+    plan: &'a Plan,
+    rig: Rig,
+    halves: Vec<Half>,
+    pairs: Vec<Pair>,
+    progress: Vec<Progress>,
+    start: Ps,
+}
+
+/// Plays the plan on the engine of `options` with the plan's seed.
+///
+/// # Errors
+/// Says what is wrong with the outcome.
+pub fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
+    let options = Options {
+        seed: plan.seed,
+        ..options.clone()
+    };
+    let rig = Rig::new(&plan.scenario, &options)?;
+    let watch = Watch::default();
+    rig.sim.set_tap(Box::new(watch.clone()));
+    let halves = (0..2)
+        .map(|card| half(plan, &rig, card))
+        .collect::<Result<_>>()?;
+    let pairs = plan
+        .pairs
+        .iter()
+        .map(|attr| rig.pair(0, 1, attr))
+        .collect::<Result<_>>()?;
+    let mut player = Player {
+        plan,
+        start: rig.sim.now(),
+        rig,
+        halves,
+        pairs,
+        progress: vec![Progress::default(); plan.flows.len()],
+    };
+    player.rig.sim.schedule(&plan.events);
+    player.play()?;
+    let time = player.rig.sim.now() - player.start;
+    // Stragglers and late duplicates must change nothing.
+    player.rig.sim.run(AFTER);
+    player.check_memory()?;
+    for side in &player.rig.sides {
+        ensure!(side.cq.poll(1)?.is_empty(), "a completion too many");
+        ensure!(
+            side.context.poll_events()?.is_empty(),
+            "an asynchronous event"
+        );
+    }
+    let seen = watch.seen();
+    accounts::check(plan, &player.rig, &seen)?;
+    let again = seen.iter().map(|card| card.sent_again).sum();
+    Ok(Outcome {
+        time,
+        bound: plan.bound,
+        packets: seen.iter().map(|card| card.sent_data).sum::<u64>() - again,
+        again,
+        drops: player.rig.sim.stats().fabric.drops,
+    })
+}
+
+fn half(plan: &Plan, rig: &Rig, card: usize) -> Result<Half> {
+    let source = rig.region(card, 3, plan.source_bytes[card])?;
+    let data = pattern(plan.seed ^ card as u64, plan.source_bytes[card]);
+    source.write(0, &data)?;
+    let memory = Arc::new(Memory::allocate(plan.target_bytes[card], PageSize::Small)?);
+    let expected = vec![UNTOUCHED; memory.bytes()];
+    memory.write(0, &expected)?;
+    let target = rig.register(card, &memory, 0, memory.bytes())?;
+    Ok(Half {
+        source,
+        data,
+        target,
+        memory,
+        expected,
+    })
+}
+
+impl Player<'_> {
+    fn play(&mut self) -> Result<()> {
+        let end = self.start + self.plan.bound;
+        while !self.done() {
+            if self.rig.sim.now() >= end {
+                bail!(
+                    "not complete after {} us: {}",
+                    self.plan.bound / US,
+                    self.describe()
+                );
+            }
+            for i in 0..self.plan.flows.len() {
+                self.post(i)?;
+            }
+            for card in 0..2 {
+                for wc in self.rig.sides[card].cq.poll(4096)? {
+                    self.complete(card, &wc).with_context(|| {
+                        format!(
+                            "card {card}, {} us after the start, {wc:?}",
+                            (self.rig.sim.now() - self.start) / US
+                        )
+                    })?;
+                }
+            }
+            self.rig.sim.run(US / 2);
+        }
+        Ok(())
+    }
+
+    fn done(&self) -> bool {
+        let all = self.plan.flows.iter().zip(&self.progress);
+        all.into_iter()
+            .all(|(flow, p)| p.sent == flow.messages.len() && p.received == flow.messages.len())
+    }
+
+    /// The queue pair that sends, and the one that receives.
+    fn ends(&self, flow: &Flow) -> (&Qp, &Qp) {
+        let pair = &self.pairs[flow.pair];
+        match flow.from == pair.from {
+            true => (&pair.tx, &pair.rx),
+            false => (&pair.rx, &pair.tx),
+        }
+    }
+
+    fn post(&mut self, i: usize) -> Result<()> {
+        let flow = &self.plan.flows[i];
+        let mut progress = self.progress[i];
+        let (tx, rx) = self.ends(flow);
+        if !progress.receives && self.rig.sim.now() >= self.start + flow.receives_at {
+            let with_imm = flow
+                .messages
+                .iter()
+                .enumerate()
+                .filter(|(_, m)| m.imm.is_some());
+            let receives: Vec<_> = with_imm
+                .map(|(i, _)| RecvWr {
+                    wr_id: i as u64,
+                    ..RecvWr::default()
+                })
+                .collect();
+            rx.post_recv(&receives)?;
+            progress.receives = true;
+        }
+        let room = flow.outstanding.saturating_sub(tx.send_outstanding());
+        let next = (flow.messages.len() - progress.posted).min(room);
+        if next > 0 {
+            let requests: Vec<_> = (progress.posted..progress.posted + next)
+                .map(|n| self.request(flow, n))
+                .collect();
+            tx.post_send(&requests)?;
+            progress.posted += next;
+        }
+        self.progress[i] = progress;
+        self.skip_silent(i);
+        Ok(())
+    }
+
+    fn request(&self, flow: &Flow, n: usize) -> SendWr {
+        let message = &flow.messages[n];
+        let (source, target) = (
+            &self.halves[flow.from].source,
+            &self.halves[1 - flow.from].target,
+        );
+        SendWr {
+            wr_id: n as u64,
+            opcode: match message.imm {
+                Some(_) => WrOpcode::RdmaWriteWithImm,
+                None => WrOpcode::RdmaWrite,
+            },
+            flags: SendFlags {
+                signaled: message.signaled,
+                fence: message.fence,
+                sync: message.sync,
+                solicited: false,
+            },
+            addr: source.addr() + message.source as u64,
+            length: message.length as u64,
+            lkey: source.lkey(),
+            remote_addr: target.addr() + message.target as u64,
+            rkey: target.rkey(),
+            imm: message.imm.unwrap_or(0),
+        }
+    }
+
+    /// Only messages with immediate make receive completions.
+    fn skip_silent(&mut self, i: usize) {
+        let messages = &self.plan.flows[i].messages;
+        let received = &mut self.progress[i].received;
+        while *received < messages.len() && messages[*received].imm.is_none() {
+            *received += 1;
+        }
+    }
+
+    fn complete(&mut self, card: usize, wc: &Wc) -> Result<()> {
+        ensure!(
+            wc.status == WcStatus::Success,
+            "failed; {}",
+            self.describe()
+        );
+        match wc.opcode {
+            Some(WcOpcode::RdmaWrite) => self.sent(card, wc),
+            Some(WcOpcode::RecvRdmaWithImm) => self.received(card, wc),
+            None => bail!("a completion of nothing"),
+        }
+    }
+
+    fn find(&self, from: usize, number: impl Fn(&Flow) -> u32, wanted: u32) -> Result<usize> {
+        let mut flows = self.plan.flows.iter();
+        flows
+            .position(|flow| flow.from == from && number(flow) == wanted)
+            .context("a completion of a queue pair that has no such work")
+    }
+
+    /// A send completion: the next that is signaled, and everything up to it has arrived.
+    fn sent(&mut self, card: usize, wc: &Wc) -> Result<()> {
+        let i = self.find(card, |flow| self.ends(flow).0.qp_num(), wc.qp_num)?;
+        let flow = &self.plan.flows[i];
+        let done = self.progress[i].sent;
+        let next = flow.messages[done..]
+            .iter()
+            .position(|m| m.signaled)
+            .map(|n| done + n);
+        ensure!(next == Some(wc.wr_id as usize), "expected request {next:?}");
+        let upto = wc.wr_id as usize;
+        for n in done..=upto {
+            self.arrived(i, n).with_context(|| format!("message {n}"))?;
+        }
+        self.progress[i].sent = upto + 1;
+        for n in done..=upto {
+            if flow.messages[n].reused {
+                self.reuse(flow, &flow.messages[n])?;
+            }
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, card: usize, wc: &Wc) -> Result<()> {
+        let i = self.find(1 - card, |flow| self.ends(flow).1.qp_num(), wc.qp_num)?;
+        let flow = &self.plan.flows[i];
+        let next = self.progress[i].received;
+        let message = flow
+            .messages
+            .get(next)
+            .context("one receive completion too many")?;
+        ensure!(
+            (wc.wr_id, wc.imm, wc.byte_len as usize) == (next as u64, message.imm, message.length),
+            "expected message {next}: {message:?}"
+        );
+        if self.progress[i].sent <= next {
+            self.arrived(i, next)?;
+        }
+        self.progress[i].received += 1;
+        self.skip_silent(i);
+        Ok(())
+    }
+
+    /// The data of message `n` are there, unless a later one or the application has written over them.
+    fn arrived(&mut self, i: usize, n: usize) -> Result<()> {
+        let flow = &self.plan.flows[i];
+        let message = &flow.messages[n];
+        if flow.messages.get(n + 1).is_some_and(|next| next.overwrites) {
+            return Ok(());
+        }
+        let bytes = self.halves[flow.from].data[message.source..][..message.length].to_vec();
+        let half = &mut self.halves[1 - flow.from];
+        let mut got = vec![0; message.length];
+        half.memory.read(message.target, &mut got)?;
+        let wrong = got.iter().zip(&bytes).position(|(a, b)| a != b);
+        ensure!(
+            wrong.is_none(),
+            "complete, but the data differ from byte {wrong:?} on: {message:?}"
+        );
+        half.expected[message.target..][..message.length].copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn reuse(&mut self, flow: &Flow, message: &Message) -> Result<()> {
+        let half = &mut self.halves[1 - flow.from];
+        let marker = vec![REUSED; message.length];
+        half.memory.write(message.target, &marker)?;
+        half.expected[message.target..][..message.length].copy_from_slice(&marker);
+        Ok(())
+    }
+
+    fn check_memory(&self) -> Result<()> {
+        for (card, half) in self.halves.iter().enumerate() {
+            let mut got = vec![0; half.memory.bytes()];
+            half.memory.read(0, &mut got)?;
+            if let Some(at) = got.iter().zip(&half.expected).position(|(a, b)| a != b) {
+                let hit = |m: &&Message| (m.target..m.target + m.length).contains(&at);
+                let owner = self.plan.flows.iter().find_map(|flow| {
+                    let there = (flow.from != card).then_some(&flow.messages)?;
+                    there.iter().find(hit).map(|m| (flow.pair, *m))
+                });
+                bail!(
+                    "memory of card {card} differs at byte {at}: {:#x} is not {:#x}; message there: {owner:?}",
+                    got[at],
+                    half.expected[at]
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// Flows that are not complete, with what the card says of their queue pairs.
+    fn describe(&self) -> String {
+        let mut text = String::new();
+        for (flow, p) in self.plan.flows.iter().zip(&self.progress) {
+            if p.sent == flow.messages.len() && p.received == flow.messages.len() {
+                continue;
+            }
+            let (tx, rx) = self.ends(flow);
+            text += &format!(
+                "\n  pair {} from card {}: {} messages, {} posted, {} sent, {} received\n    sender {:?}\n    receiver {:?}",
+                flow.pair,
+                flow.from,
+                flow.messages.len(),
+                p.posted,
+                p.sent,
+                p.received,
+                tx.query(),
+                rx.query(),
+            );
+        }
+        text
+    }
+}

@@ -1,0 +1,84 @@
+//! A tap that loses chosen transmissions of chosen packets, or the answers to them.
+
+use mprdma_sim::fabric::{Crossing, Node, Tap};
+use mprdma_spec::wire::frame::{Body, Frame};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What is lost of one packet.
+#[derive(Clone, Debug, Default)]
+pub struct Loss {
+    /// PSN of the packet.
+    pub psn: u32,
+    /// Which of its transmissions, from 1.
+    pub data: Vec<u32>,
+    /// Which of the ACKs that answer it, from 1.
+    pub acks: Vec<u32>,
+}
+
+#[derive(Default)]
+struct State {
+    loss: Loss,
+    /// Transmissions and ACKs seen of each PSN.
+    seen: HashMap<u32, (u32, u32)>,
+    lost: (u32, u32),
+}
+
+/// The tap; clones are the same. Data are looked for where card 0 sends, ACKs where card 1 does.
+#[derive(Clone, Default)]
+pub struct Lose(Arc<Mutex<State>>);
+
+impl Lose {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on loses this, and counts anew.
+    pub fn set(&self, loss: Loss) {
+        *self.state() = State {
+            loss,
+            ..State::default()
+        };
+    }
+
+    /// Packets and ACKs lost since then.
+    pub fn lost(&self) -> (u32, u32) {
+        self.state().lost
+    }
+
+    /// Transmissions of a packet since then, and ACKs that answered it.
+    pub fn seen(&self, psn: u32) -> (u32, u32) {
+        self.state().seen.get(&psn).copied().unwrap_or_default()
+    }
+}
+
+impl Tap for Lose {
+    fn crossing(&mut self, crossing: &Crossing<'_>) -> bool {
+        let mut state = self.state();
+        let Ok(frame) = Frame::parse(crossing.frame) else {
+            return false;
+        };
+        let psn = frame.bth.psn.value();
+        let counts = state.seen.entry(psn).or_default();
+        let (count, data) = match (crossing.from, frame.body) {
+            (Node::Card(0), Body::MpWrite { .. }) => (&mut counts.0, true),
+            (Node::Card(1), Body::MpAck { .. }) => (&mut counts.1, false),
+            _ => return false,
+        };
+        *count += 1;
+        let count = *count;
+        let which = if data {
+            &state.loss.data
+        } else {
+            &state.loss.acks
+        };
+        let lose = psn == state.loss.psn && which.contains(&count);
+        let lost = if data {
+            &mut state.lost.0
+        } else {
+            &mut state.lost.1
+        };
+        *lost += u32::from(lose);
+        lose
+    }
+}

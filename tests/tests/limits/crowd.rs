@@ -1,0 +1,163 @@
+//! Every queue pair that the card has, all sending at once.
+
+use crate::both;
+use anyhow::{Context as _, Result};
+use mprdma_host::verbs::{ContextAttr, MultiPath, RtsAttr};
+use mprdma_sim::time::Ps;
+use mprdma_sim::world::Options;
+use mprdma_spec::config::SIM;
+use mprdma_spec::counter::Counter;
+use mprdma_spec::status::WcStatus;
+use mprdma_spec::wire::frame::{Body, Frame};
+use mprdma_tests::rig::{pattern, scenario, write_request, PairAttr, Rig, US};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+/// The smallest, so that there are enough packets in a millisecond to tell shares apart.
+const MTU: usize = 256;
+/// Payload of a queue pair: more than its share of the time that is measured.
+const BYTES: usize = 64 * MTU;
+/// Four paths that can carry twice what a card sends.
+const NETWORK: &str = "name = \"crowd\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = 4\n\
+                       card_rate_gbps = 100.0\nspine_rate_gbps = 50.0\ndelay_ns = 500\necn_packets = 20\n";
+
+/// Data packets that came in by queue pair, from `start` to `end`.
+fn arrivals(capture: &Path, start: Ps, end: Ps) -> Result<HashMap<u32, u64>> {
+    let file = File::open(capture).with_context(|| capture.display().to_string())?;
+    let mut reader = PcapNgReader::new(BufReader::new(file))?;
+    let mut found = HashMap::new();
+    while let Some(block) = reader.next_block() {
+        let Block::EnhancedPacket(packet) = block? else {
+            continue;
+        };
+        let at = packet.timestamp.as_nanos() as Ps * 1000;
+        if at < start || at >= end {
+            continue;
+        }
+        let frame = Frame::parse(&packet.data)?;
+        if matches!(frame.body, Body::MpWrite { .. }) {
+            *found.entry(frame.bth.dqpn).or_default() += 1;
+        }
+    }
+    Ok(found)
+}
+
+/// Least, most and mean share in a millisecond in packets.
+#[derive(Debug)]
+struct Shares {
+    least: u64,
+    most: u64,
+    mean: f64,
+}
+
+fn crowd(name: &str, initial_window: u32) -> Result<Shares> {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let options = Options {
+        seed: 31,
+        threads: 2,
+        pcap: Some(dir.clone()),
+    };
+    let all = ContextAttr {
+        reserved_qpns: true,
+        ..ContextAttr::default()
+    };
+    let rig = Rig::open(&scenario(NETWORK)?, &options, &all)?;
+    let mut rng = ChaCha8Rng::seed_from_u64(31);
+    let qps = 1 << SIM.qp_log2;
+    let source = rig.region(0, 0, BYTES)?;
+    let data = pattern(31, BYTES);
+    source.write(0, &data)?;
+    let target = rig.region(1, 0, BYTES * qps)?;
+    let mut pairs = vec![];
+    for _ in 0..qps {
+        let psn = rng.random_range(0..1 << 24);
+        let multi_path = MultiPath {
+            vp_base: rng.random_range(0x8000..0xf000),
+            initial_window,
+            ..MultiPath::default()
+        };
+        let attr = PairAttr {
+            mtu: MTU as u32,
+            psn,
+            rts: RtsAttr {
+                multi_path,
+                ..RtsAttr::new(psn)
+            },
+            depth: 2,
+            ..PairAttr::default()
+        };
+        pairs.push(rig.pair(0, 1, &attr)?);
+    }
+    println!("{qps} queue pairs after {} us", rig.sim.now() / US);
+    for (i, pair) in pairs.iter().enumerate() {
+        let mut request = write_request(i as u64, &source, &target, BYTES);
+        request.remote_addr += (i * BYTES) as u64;
+        pair.tx.post_send(&[request])?;
+    }
+    rig.sim.run(200 * US);
+    let start = rig.sim.now();
+    rig.sim.run(1000 * US);
+    let end = rig.sim.now();
+    assert!(
+        rig.sides[0].cq.poll(1)?.is_empty(),
+        "all are active to the end"
+    );
+    let arrived = arrivals(&dir.join("card1.pcapng"), start, end)?;
+    let shares: Vec<u64> = pairs
+        .iter()
+        .map(|pair| arrived.get(&pair.rx.qp_num()).copied().unwrap_or(0))
+        .collect();
+    let total: u64 = shares.iter().sum();
+    let shares = Shares {
+        least: shares.iter().copied().min().context("a share")?,
+        most: shares.iter().copied().max().context("a share")?,
+        mean: total as f64 / qps as f64,
+    };
+    println!(
+        "{name}: {total} packets in 1 ms, {:.1} Gb/s of payload; by queue pair {shares:?}",
+        (total * MTU as u64 * 8) as f64 / 1e6
+    );
+    for wc in rig.completions(0, qps, 20_000 * US)? {
+        assert_eq!(wc.status, WcStatus::Success);
+    }
+    let mut got = vec![0; BYTES];
+    for i in 0..qps {
+        target.read(i * BYTES, &mut got)?;
+        assert!(got == data, "queue pair {i}: data");
+    }
+    println!(
+        "{} probes, {} ECN echoes, {} prunes, {} timeouts, {} retransmissions",
+        both(&rig, Counter::TxProbes)?,
+        both(&rig, Counter::EcnEchoes)?,
+        both(&rig, Counter::Prunes)?,
+        both(&rig, Counter::Timeouts)?,
+        both(&rig, Counter::TxRetransmissions)?
+    );
+    // Taking them down one by one would be most of the test; the card is reset with its device.
+    std::mem::forget(pairs);
+    Ok(shares)
+}
+
+fn fair(shares: &Shares) -> bool {
+    shares.least as f64 >= 0.9 * shares.mean && shares.most as f64 <= 1.1 * shares.mean
+}
+
+#[test]
+fn a_thousand_queue_pairs_share_fairly() -> Result<()> {
+    let shares = crowd("crowd", 1)?;
+    assert!(fair(&shares), "{shares:?}");
+    Ok(())
+}
+
+/// With the default first window.
+#[test]
+fn a_thousand_queue_pairs_share_fairly_from_wide_windows() -> Result<()> {
+    let shares = crowd("crowd-wide", MultiPath::default().initial_window)?;
+    assert!(fair(&shares), "{shares:?}");
+    Ok(())
+}
