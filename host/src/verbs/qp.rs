@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use mprdma_spec::command::{
@@ -44,6 +45,8 @@ pub struct Qp {
 pub(super) struct QpShared {
     qpn: u32,
     mode: Mode,
+    /// [`Context::failures`].
+    failures: Arc<AtomicU32>,
     inner: Mutex<State>,
 }
 
@@ -53,6 +56,8 @@ struct State {
     image: Image,
     sq: WorkQueue,
     rq: WorkQueue,
+    /// In ERROR: all completions that the card makes of receive requests were taken.
+    received_all: bool,
 }
 
 /// What the driver knows of a queue pair without asking the card.
@@ -77,8 +82,47 @@ pub struct QpSummary {
 }
 
 impl QpShared {
-    pub fn set_state(&self, state: QpState) {
-        lock(&self.inner).state = state;
+    /// The card has moved it to ERROR.
+    pub fn set_failed(&self) {
+        lock(&self.inner).state = QpState::Error;
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn is_failed(&self) -> bool {
+        lock(&self.inner).state == QpState::Error
+    }
+
+    /// Tells the card to move it to ERROR.
+    pub fn fail(&self, control: &Control) -> Result<(), Error> {
+        let mut inner = lock(&self.inner);
+        let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error];
+        self.expect(&inner, "a change to ERROR", &states)?;
+        inner
+            .image
+            .set(qp_image::STATE, QpState::Error as u64)
+            .set(qp_image::MASK, MASK_STATE);
+        control.command(Opcode::ModifyQp, &inner.image.0)?;
+        inner.state = QpState::Error;
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// In ERROR: up to `limit` receive requests that no message will take. Nothing while the card's own completions are
+    /// on their way: its receiver half says which it makes.
+    pub fn flush(&self, context: &Context, limit: usize) -> Result<Option<Vec<u64>>, Error> {
+        let mut inner = lock(&self.inner);
+        if inner.state != QpState::Error || inner.rq.outstanding() == 0 {
+            return Ok(Some(vec![]));
+        }
+        if !inner.received_all {
+            let status = context.query_qp(self.qpn)?;
+            let next = status.rcv_wsn as u16;
+            if status.rx_state != state_name(QpState::Error) || next != inner.rq.retired() {
+                return Ok(None);
+            }
+            inner.received_all = true;
+        }
+        Ok(Some(inner.rq.flush(limit)))
     }
 
     pub fn retire(&self, received: bool, index: u16) -> Option<u64> {
@@ -187,16 +231,18 @@ impl Pd {
         let shared = Arc::new(QpShared {
             qpn,
             mode: attr.mode,
+            failures: Arc::clone(context.failures()),
             inner: Mutex::new(State {
                 state: QpState::Reset,
                 image,
                 sq: WorkQueue::new(sq_log2),
                 rq: WorkQueue::new(rq_log2),
+                received_all: false,
             }),
         });
         context.live().qps.insert(qpn, Arc::downgrade(&shared));
-        attr.send_cq.0.shared.attach(qpn, &shared);
-        attr.recv_cq.0.shared.attach(qpn, &shared);
+        attr.send_cq.0.shared.attach(qpn, &shared, false);
+        attr.recv_cq.0.shared.attach(qpn, &shared, true);
         let (send_cq, recv_cq) = (attr.send_cq.clone(), attr.recv_cq.clone());
         Ok(Qp {
             shared,
@@ -352,24 +398,14 @@ impl Qp {
         Ok(())
     }
 
-    /// Any state but RESET to ERROR: outstanding send requests complete with
-    /// [`WorkRequestFlushed`](mprdma_spec::status::WcStatus::WorkRequestFlushed).
+    /// Any state but RESET to ERROR: outstanding requests complete with
+    /// [`WorkRequestFlushed`](mprdma_spec::status::WcStatus::WorkRequestFlushed), those of the send queue by the card,
+    /// those of the receive queue by the driver when the completion queue is polled.
     ///
     /// # Errors
     /// [`Error::WrongState`] or the card's refusal.
     pub fn modify_to_error(&self) -> Result<(), Error> {
-        let mut inner = lock(&self.shared.inner);
-        let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error];
-        self.shared.expect(&inner, "a change to ERROR", &states)?;
-        inner
-            .image
-            .set(qp_image::STATE, QpState::Error as u64)
-            .set(qp_image::MASK, MASK_STATE);
-        self.context()
-            .control()
-            .command(Opcode::ModifyQp, &inner.image.0)?;
-        inner.state = QpState::Error;
-        Ok(())
+        self.shared.fail(self.context().control())
     }
 
     /// Any state to RESET: everything posted is forgotten, without completions.
@@ -383,6 +419,7 @@ impl Qp {
         inner.state = QpState::Reset;
         inner.sq.clear();
         inner.rq.clear();
+        inner.received_all = false;
         inner
             .image
             .set(qp_image::STATE, QpState::Init as u64)
@@ -445,6 +482,9 @@ impl Qp {
                 .memory()
                 .write(self.rq_offset + slot * rq_wqe::BYTES, &entry)?;
             posted += 1;
+        }
+        if inner.state == QpState::Error {
+            self.shared.failures.fetch_add(1, Ordering::Relaxed);
         }
         if posted > 0 && inner.state != QpState::Init {
             self.doorbell(csr::DB_RQ, inner.rq.producer())?;
