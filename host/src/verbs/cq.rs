@@ -16,7 +16,7 @@ use super::context::{lock, Context, Kind};
 use super::image::Image;
 use super::mr::Mapping;
 use super::numbers::Number;
-use super::qp::QpShared;
+use super::qp_shared::QpShared;
 use crate::error::Error;
 
 /// Vectors are shared by queues, so a raise may be another queue's: a waiter looks again after this long.
