@@ -26,7 +26,7 @@ impl StandIn {
         let context = &mut self.tables.qps[usize::from(qpn)].sender;
         let (next, out) = sender::step(context, event, &env);
         *context = next;
-        self.note_sender(qpn, &out, next.last_vp);
+        self.note_sender(qpn, &out);
         self.apply(qpn, &out);
     }
 

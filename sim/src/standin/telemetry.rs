@@ -31,7 +31,8 @@ impl Default for Tally {
 impl Tally {
     fn add(&mut self, field: Field, by: u64) {
         if by != 0 {
-            field.set(&mut self.0, field.get(&self.0) + by);
+            let sum = field.get(&self.0) + by;
+            field.set(&mut self.0, sum);
         }
     }
 
