@@ -344,7 +344,6 @@ fn pairs(rng: &mut ChaCha8Rng, floor: u32) -> Vec<PairAttr> {
                 },
                 ..RtsAttr::new(psn)
             },
-            ..PairAttr::default()
         }
     };
     (0..count).map(pair).collect()
