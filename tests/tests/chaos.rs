@@ -1,6 +1,7 @@
 //! Random fault scenarios, each made and played from its seed alone (see `mprdma_tests::chaos`).
 
 use anyhow::{ensure, Context as _, Result};
+use mprdma_sim::engine::Engine;
 use mprdma_sim::scenario::Event;
 use mprdma_sim::world::Options;
 use mprdma_tests::chaos::{run, Outcome, Plan};
@@ -25,12 +26,19 @@ struct Tally {
     drops: u64,
 }
 
+/// One thread per world: there are as many worlds as processors. `MPRDMA_ENGINE=model` plays on the stand-in.
+fn options() -> Options {
+    let model = std::env::var("MPRDMA_ENGINE").is_ok_and(|name| name == "model");
+    Options {
+        threads: 1,
+        engine: if model { Engine::Model } else { Engine::Rtl },
+        ..Options::default()
+    }
+}
+
 fn one(seed: u64) -> Result<Outcome> {
     let plan = Plan::new(seed);
-    let options = Options {
-        threads: 1,
-        ..Options::default()
-    };
+    let options = options();
     let played = catch_unwind(AssertUnwindSafe(|| run(&plan, &options)));
     played.unwrap_or_else(|_| Err(anyhow::anyhow!("panicked; the message is above")))
 }

@@ -16,7 +16,7 @@ use super::image::{self, Image};
 use super::mr::{Mapping, Pd};
 use super::numbers::{IovaSpace, Number, Numbers};
 use super::parameters::{MultiPath, Parameters, Timers};
-use super::qp::{QpShared, QpSummary};
+use super::qp_shared::{QpShared, QpSummary};
 use super::telemetry::{QpStats, Trace, TraceAnswer, VpRow, OTHER_GROUP};
 use crate::control::{Capabilities, Control};
 use crate::device::Device;

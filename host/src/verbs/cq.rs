@@ -16,7 +16,7 @@ use super::context::{lock, Context, Kind};
 use super::image::Image;
 use super::mr::Mapping;
 use super::numbers::Number;
-use super::qp::QpShared;
+use super::qp_shared::QpShared;
 use crate::control::Control;
 use crate::error::Error;
 

@@ -336,6 +336,8 @@ fn pairs(rng: &mut ChaCha8Rng, floor: u32) -> Vec<PairAttr> {
                     cwnd_max: *[16, 128, 512].choose(rng).expect("not empty"),
                     burst_interval: rng.random_range(1..=16),
                     alpha: *[0, 16, 64].choose(rng).expect("not empty"),
+                    hole_repair: rng.random_bool(0.75),
+                    vp_recycle: rng.random_bool(0.75),
                 },
                 ..RtsAttr::new(psn)
             },
