@@ -6,3 +6,4 @@ mod segment;
 mod sq_fetch;
 mod support;
 mod tx_complete;
+mod wsn;

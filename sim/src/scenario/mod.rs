@@ -11,7 +11,7 @@ pub use error::ScenarioError;
 pub use event::Event;
 
 use crate::time::Ps;
-use mprdma_spec::config::SIM;
+use mprdma_spec::config::{Config, SIM, SIM_L64};
 use serde::{Deserialize, Serialize};
 
 /// A whole scenario.
@@ -235,6 +235,15 @@ fn default_jitter() -> u64 {
 }
 
 impl Card {
+    /// Configuration of the cards: the one with [`bitmap_slots`](Self::bitmap_slots).
+    pub fn config(&self) -> Config {
+        if self.bitmap_slots == SIM_L64.bitmap_slots {
+            SIM_L64
+        } else {
+            SIM
+        }
+    }
+
     /// Clock period.
     pub fn period(&self) -> Ps {
         (1e6 / self.clock_mhz).round() as Ps

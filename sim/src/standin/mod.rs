@@ -29,6 +29,7 @@ mod receive;
 mod regions;
 mod registers;
 mod sender;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -47,7 +48,7 @@ use fetch::{Fetch, SendQueue};
 use frames::Peer;
 use mprdma_model::receiver::ReceiverContext;
 use mprdma_model::sender::SenderContext;
-use mprdma_spec::config::{Config, SIM};
+use mprdma_spec::config::Config;
 use mprdma_spec::counter::Counter;
 use port::Port;
 use queues::{CompletionQueue, EventQueue};
@@ -59,7 +60,8 @@ use regions::Region;
 use registers::Registers;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use timing::{Clock, CLEAR, RESET};
+use telemetry::{Tally, Trace};
+use timing::{clear_cycles, Clock, RESET};
 use transmit::{Message, Transmit};
 
 /// A queue pair: what the blocks of the RTL keep of it, each in its own memory.
@@ -75,6 +77,7 @@ struct QueuePair {
     open: VecDeque<Message>,
     /// Immediate and length of receive WQEs that wait for their turn, by WSN.
     kept: [Kept; 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2],
+    tally: Tally,
     /// When each engine can take the next event of this QP.
     sender_free: Ps,
     receiver_free: Ps,
@@ -90,6 +93,7 @@ struct Tables {
     transmit: Transmit,
     buffer: ReceiveBuffer,
     counters: [u64; Counter::ALL.len()],
+    trace: Trace,
     running: Option<Running>,
     /// When every table is clear.
     ready_at: Ps,
@@ -106,6 +110,7 @@ impl Tables {
             transmit: Transmit::default(),
             buffer: ReceiveBuffer::default(),
             counters: [0; Counter::ALL.len()],
+            trace: Trace::default(),
             running: None,
             ready_at,
         }
@@ -149,8 +154,9 @@ impl StandIn {
         };
         let clock = Clock::new(scenario.card.period());
         let born = clock.cycles(RESET);
+        let config = scenario.card.config();
         StandIn {
-            config: SIM,
+            config,
             host,
             clock,
             now: 0,
@@ -158,8 +164,8 @@ impl StandIn {
             events: Events::default(),
             port: Port::new(rate),
             dma: Dma::new(&scenario.pcie, random(1)),
-            registers: Registers::new(&SIM),
-            tables: Tables::new(&SIM, born + clock.cycles(CLEAR)),
+            registers: Registers::new(&config),
+            tables: Tables::new(&config, born + clock.cycles(clear_cycles(&config))),
             rng: random(3),
             stats: CardStats::default(),
             run_to: 0,

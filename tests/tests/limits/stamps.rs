@@ -54,11 +54,18 @@ fn stamps_wrap_idle_and_under_traffic() -> Result<()> {
     println!("{} round trips of {least:.2} to {most:.2} us", trips.len());
     assert!(trips.len() > 40 && least > 1.0 && most < 1.5 * least);
     assert!(after.srtt_us < opened.srtt_us + 1.0);
+    // Rule 6 shrank the window when the burst was over; the restart opens it again.
     assert!(
-        after.cwnd <= initial + 1.0,
+        opened.cwnd < initial / 2.0,
+        "the burst leaves a small window"
+    );
+    assert!(
+        after.cwnd >= initial - 2.0 && after.cwnd <= initial,
         "an idle time of one wrap restarts the window"
     );
     assert_eq!(both(&rig, Counter::Timeouts)?, 0);
     assert_eq!(both(&rig, Counter::TxRetransmissions)?, 0);
     Ok(())
 }
+
+mprdma_tests::on_model!(stamps_wrap_idle_and_under_traffic);
