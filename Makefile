@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 FILE ?=
 
-.PHONY: setup demo test test-long bench lockstep lint rtl docs clean
+.PHONY: setup demo test test-long bench bench-loss figures lockstep mutants lint rtl docs clean
 
 setup:
 	@scripts/setup.sh
@@ -26,8 +26,20 @@ test-long: setup
 bench: setup
 	$(CARGO) run -p mprdma-tests --bin bench
 
+# Loss, path death, order of arrival and ECN threshold, measured on cards; the tables of docs/measurements.md.
+figures: setup
+	$(CARGO) run -p mprdma-tests --bin figures
+
+# The part of it that writes target/loss.json.
+bench-loss: setup
+	$(CARGO) run -p mprdma-tests --bin figures -- loss
+
 lockstep: setup
 	@scripts/lockstep.sh
+
+# Breaks each rule of docs/protocol.md in the printed RTL; every mutant must be noticed. MPRDMA_JOBS=n runs n at a time.
+mutants: setup
+	@scripts/mutants.sh
 
 lint: setup
 	$(CARGO) run -p mprdma-hw --bin mprdma-lint

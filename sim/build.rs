@@ -59,6 +59,8 @@ fn link(name: &'static str, verilog: String, runtime: bool, cache: &Path) -> Res
         runtime,
     };
     let dir = model.build(cache)?;
+    // Somebody may clean the cache.
+    println!("cargo::rerun-if-changed={}", model.library(&dir).display());
     println!("cargo::rustc-link-search=native={}", dir.display());
     println!("cargo::rustc-link-lib=static={name}");
     Ok(())

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
-use std::os::fd::FromRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
 use std::sync::atomic::{fence, AtomicU32, Ordering};
 
@@ -34,10 +34,11 @@ impl PageSize {
     }
 
     const fn memfd_flags(self) -> libc::c_uint {
+        let always = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
         match self {
-            Self::Small => libc::MFD_CLOEXEC,
-            Self::Huge2M => libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB,
-            Self::Huge1G => libc::MFD_CLOEXEC | libc::MFD_HUGETLB | libc::MFD_HUGE_1GB,
+            Self::Small => always,
+            Self::Huge2M => always | libc::MFD_HUGETLB | libc::MFD_HUGE_2MB,
+            Self::Huge1G => always | libc::MFD_HUGETLB | libc::MFD_HUGE_1GB,
         }
     }
 }
@@ -136,6 +137,7 @@ impl Memory {
         };
         let file = memfd(c"mprdma", page.memfd_flags()).map_err(failed)?;
         file.set_len(size as u64).map_err(failed)?;
+        seal(&file).map_err(failed)?;
         let map = MmapRaw::map_raw(&file).map_err(failed)?;
         Ok(Self {
             map,
@@ -280,9 +282,27 @@ fn memfd(name: &CStr, flags: libc::c_uint) -> io::Result<File> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
+/// Fixes the size for good: nobody who has the file can take pages away from under the device.
+fn seal(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: the call changes the file only, which is ours.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn its_size_is_fixed() {
+        let memory = Memory::allocate(8192, PageSize::Small).unwrap();
+        assert!(memory.file().set_len(4096).is_err());
+        assert!(memory.file().set_len(16384).is_err());
+        memory.write(4096, &[1]).unwrap();
+    }
 
     #[test]
     fn is_zeroed_rounded_up_and_bounded() {

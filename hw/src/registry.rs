@@ -184,7 +184,7 @@ pub fn blocks() -> Vec<BlockInfo> {
         sized!("rx_parse", "takes received frames apart",
             |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
         sized!("telemetry", "counts per queue pair and per virtual path",
-            |config| qp_log2 in [8], QPW => nic::telemetry::Telemetry::<QPW>::default()),
+            |config| qp_log2 in [10], QPW => nic::telemetry::Telemetry::<QPW>::default()),
         sized!("place", "received payloads, ACKs and completions, in order",
             |config| qp_log2 in [10], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
         BlockInfo {

@@ -58,7 +58,7 @@ impl Model {
         };
         let versions = [verilator.version()?, clang.version()?];
         let done = cache.join(format!("{}-{}", self.name, self.hash(&versions)));
-        if done.join(format!("lib{}.a", self.name)).is_file() {
+        if self.library(&done).is_file() {
             return Ok(done);
         }
         let work = cache.join(format!("building-{}-{}", self.name, std::process::id()));
@@ -66,13 +66,19 @@ impl Model {
         let built = self
             .verilate(&verilator, &work)
             .and_then(|()| self.compile(&work));
-        if built.is_ok() && !done.exists() {
+        if built.is_ok() && !self.library(&done).is_file() {
+            let _ = std::fs::remove_dir_all(&done);
             std::fs::rename(&work, &done)
                 .with_context(|| format!("renaming {}", work.display()))?;
         }
         let _ = std::fs::remove_dir_all(&work);
         built?;
         Ok(done)
+    }
+
+    /// The library in its directory.
+    pub fn library(&self, dir: &Path) -> PathBuf {
+        dir.join(format!("lib{}.a", self.name))
     }
 
     /// Everything the result depends on: sources, flags, tools, and the processor, for which it is compiled.

@@ -6,7 +6,7 @@ use mprdma_host::device::Device;
 use mprdma_sim::engine::Engine;
 use mprdma_sim::inproc::InProcess;
 use mprdma_sim::world::Options;
-use mprdma_spec::command::{cq_image, eq_image, mr_image, qp_image, Opcode};
+use mprdma_spec::command::{cq_image, eq_image, mr_image, qp_image, trace_request, Opcode};
 use mprdma_spec::csr;
 use mprdma_spec::layout::Field;
 use mprdma_tests::rig::scenario;
@@ -23,11 +23,13 @@ type Window = [u8; csr::CMD_WINDOW_BYTES as usize];
 type Choice = (Field, &'static [u64]);
 
 const QP: &[Choice] = &[
-    (qp_image::QPN, &[3, 3, 3, 3, 4, 4, 0xff, 0x100, 0xff_ffff]),
+    (qp_image::QPN, &[3, 3, 3, 3, 4, 4, 0x3ff, 0x400, 0xff_ffff]),
     (qp_image::MASK, &[0, 1, 2, 4, 8, 16, 31, 5, 24]),
     (qp_image::STATE, &[1, 2, 3, 3, 4, 0, 5]),
     (qp_image::MODE, &[1, 1, 1, 1, 1, 1, 1, 0]),
     (qp_image::MTU, &[1, 2, 3, 4, 5, 5, 5, 5, 0, 6]),
+    (qp_image::HOLE_REPAIR, &[1, 0]),
+    (qp_image::VP_RECYCLE, &[1, 0]),
     (qp_image::PD, &[7]),
     (qp_image::DEST_QPN, &[9]),
     (qp_image::PKEY, &[0xffff]),
@@ -84,12 +86,23 @@ const EQ: &[Choice] = &[
     (eq_image::BASE, &[0x4000, 0x4010, 0x4008]),
 ];
 
-/// Command codes and what their arguments are made of; 11 and 200 are no commands.
+const TRACE: &[Choice] = &[
+    (trace_request::QPN, &[3, 3, 3, 4, 0x400]),
+    (trace_request::GROUP, &[0, 15, 16, 17, 255]),
+    (trace_request::VP_BASE, &[49152, 0, 65535]),
+];
+
+/// Commands that answer with more than a status.
+const REPORTS: [Opcode; 3] = [Opcode::QueryQp, Opcode::QueryQpStats, Opcode::ReadTrace];
+/// Codes of no command.
+const UNKNOWN: [u8; 2] = [Opcode::ReadTrace as u8 + 1, 200];
+
+/// A command code and arguments.
 fn plan(rng: &mut ChaCha8Rng) -> (u8, Window) {
     use Opcode::*;
-    let (code, choices) = match rng.random_range(0..20) {
+    let (code, choices) = match rng.random_range(0..24) {
         0 => (Nop as u8, QP),
-        1 => ([11, 200][rng.random_range(0..2)], QP),
+        1 => (UNKNOWN[rng.random_range(0..2)], QP),
         2..=5 => (CreateQp as u8, QP),
         6..=8 => (ModifyQp as u8, QP),
         9 | 10 => (QueryQp as u8, QP),
@@ -99,6 +112,9 @@ fn plan(rng: &mut ChaCha8Rng) -> (u8, Window) {
         15 | 16 => (CreateCq as u8, CQ),
         17 => (DestroyCq as u8, CQ),
         18 => (CreateEq as u8, EQ),
+        20 => (QueryQpStats as u8, QP),
+        21 => (TraceQp as u8, TRACE),
+        22 | 23 => (ReadTrace as u8, TRACE),
         _ => (DestroyEq as u8, EQ),
     };
     let mut window = [0; csr::CMD_WINDOW_BYTES as usize];
@@ -144,7 +160,7 @@ fn answers(engine: Engine, seed: u64, count: usize) -> Result<Vec<(u8, u32, Vec<
                 _ => {}
             }
         };
-        let reads = status == 0 && code == Opcode::QueryQp as u8;
+        let reads = status == 0 && REPORTS.iter().any(|report| *report as u8 == code);
         let words = (0..if reads { WORDS } else { 0 }).map(|i| {
             let word = device.read32(csr::CMD_RESULT + 4 * i)?;
             Ok(word)
@@ -158,7 +174,7 @@ fn answers(engine: Engine, seed: u64, count: usize) -> Result<Vec<(u8, u32, Vec<
 fn rtl_and_model_answer_alike() -> Result<()> {
     let seed = 5;
     println!("seed {seed}");
-    let count = 300;
+    let count = 400;
     let (rtl, model) = (
         answers(Engine::Rtl, seed, count)?,
         answers(Engine::Model, seed, count)?,
@@ -170,7 +186,7 @@ fn rtl_and_model_answer_alike() -> Result<()> {
     }
     println!("times by (code, status): {seen:?}");
     // Every command succeeds at least once, and each kind of refusal is there.
-    for code in Opcode::Nop as u8..=Opcode::DestroyEq as u8 {
+    for code in Opcode::Nop as u8..=Opcode::ReadTrace as u8 {
         ensure!(
             seen.contains_key(&(code, 0)),
             "command {code} never succeeds"

@@ -14,6 +14,7 @@ mod mr;
 mod numbers;
 mod parameters;
 mod qp;
+mod qp_shared;
 mod telemetry;
 mod work;
 
@@ -26,5 +27,6 @@ pub use cq::Cq;
 pub use event::AsyncEvent;
 pub use mr::{Access, Mr, Pd};
 pub use parameters::{MultiPath, Parameters, Timers};
-pub use qp::{Qp, QpSummary};
+pub use qp::Qp;
+pub use qp_shared::QpSummary;
 pub use telemetry::{QpStats, Trace, VpRow, VpStats, DISTANCES};

@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use mprdma_spec::command::{
@@ -10,20 +11,17 @@ use mprdma_spec::descriptor::{
     rq_wqe, sq_wqe, WrOpcode, WQE_FENCE, WQE_SIGNALED, WQE_SOLICITED, WQE_SYNC,
 };
 use mprdma_spec::params::MAX_MESSAGE;
-use serde::{Deserialize, Serialize};
 
-use super::attr::{
-    state_name, InitAttr, Mode, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendWr,
-};
+use super::attr::{InitAttr, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendWr};
 use super::context::{lock, Context, Kind};
 use super::cq::{ring_log2, Cq};
 use super::image::Image;
 use super::mr::{Mapping, Pd};
 use super::numbers::Number;
 use super::parameters::{MultiPath, Parameters, Timers};
+use super::qp_shared::{QpShared, QpSummary, State};
 use super::telemetry::QpStats;
 use super::work::WorkQueue;
-use crate::control::Control;
 use crate::error::Error;
 use crate::memory::before_doorbell;
 
@@ -37,111 +35,6 @@ pub struct Qp {
     rings: Mapping,
     rq_offset: usize,
     number: Number,
-}
-
-/// The part of a queue pair that completions and events reach.
-#[derive(Debug)]
-pub(super) struct QpShared {
-    qpn: u32,
-    mode: Mode,
-    inner: Mutex<State>,
-}
-
-#[derive(Debug)]
-struct State {
-    state: QpState,
-    image: Image,
-    sq: WorkQueue,
-    rq: WorkQueue,
-}
-
-/// What the driver knows of a queue pair without asking the card.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QpSummary {
-    /// Queue pair number.
-    pub qpn: u32,
-    /// State, as verbs prints it.
-    pub state: String,
-    /// Transport.
-    pub mode: Mode,
-    /// Path MTU in bytes.
-    pub path_mtu: u32,
-    /// Queue pair number of the peer.
-    pub dest_qp_num: u32,
-    /// Virtual paths.
-    pub vp_count: u32,
-    /// Send requests outstanding.
-    pub sq_outstanding: usize,
-    /// Receive requests outstanding.
-    pub rq_outstanding: usize,
-}
-
-impl QpShared {
-    pub fn set_state(&self, state: QpState) {
-        lock(&self.inner).state = state;
-    }
-
-    pub fn retire(&self, received: bool, index: u16) -> Option<u64> {
-        let mut inner = lock(&self.inner);
-        if received {
-            inner.rq.retire(index)
-        } else {
-            inner.sq.retire(index)
-        }
-    }
-
-    pub fn summary(&self) -> QpSummary {
-        let inner = lock(&self.inner);
-        QpSummary {
-            qpn: self.qpn,
-            state: state_name(inner.state).to_owned(),
-            mode: self.mode,
-            path_mtu: 128 << inner.image.get(qp_image::MTU),
-            dest_qp_num: inner.image.get(qp_image::DEST_QPN) as u32,
-            vp_count: inner.image.get(qp_image::VP_COUNT) as u32,
-            sq_outstanding: inner.sq.outstanding(),
-            rq_outstanding: inner.rq.outstanding(),
-        }
-    }
-
-    pub fn parameters(&self) -> Parameters {
-        lock(&self.inner).image.parameters()
-    }
-
-    pub fn modify_paths(&self, control: &Control, paths: &MultiPath) -> Result<(), Error> {
-        paths.check()?;
-        let mut inner = lock(&self.inner);
-        let states = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
-        self.expect(&inner, "a change of the multi-path parameters", &states)?;
-        let mut image = inner.image.clone();
-        image.set_paths(paths).set(qp_image::MASK, MASK_MULTIPATH);
-        control.command(Opcode::ModifyQp, &image.0)?;
-        inner.image = image;
-        Ok(())
-    }
-
-    pub fn modify_timers(&self, control: &Control, timers: &Timers) -> Result<(), Error> {
-        timers.check()?;
-        let mut inner = lock(&self.inner);
-        let states = [QpState::Reset, QpState::Init, QpState::Rtr];
-        self.expect(&inner, "a change of timers and retry counts", &states)?;
-        let mut image = inner.image.clone();
-        image.set_timers(timers).set(qp_image::MASK, MASK_SENDER);
-        control.command(Opcode::ModifyQp, &image.0)?;
-        inner.image = image;
-        Ok(())
-    }
-
-    fn expect(&self, inner: &State, what: &'static str, states: &[QpState]) -> Result<(), Error> {
-        if states.contains(&inner.state) {
-            return Ok(());
-        }
-        Err(Error::WrongState {
-            qpn: self.qpn,
-            what,
-            state: inner.state,
-        })
-    }
 }
 
 impl Pd {
@@ -187,16 +80,18 @@ impl Pd {
         let shared = Arc::new(QpShared {
             qpn,
             mode: attr.mode,
+            failures: Arc::clone(context.failures()),
             inner: Mutex::new(State {
                 state: QpState::Reset,
                 image,
                 sq: WorkQueue::new(sq_log2),
                 rq: WorkQueue::new(rq_log2),
+                received_all: false,
             }),
         });
         context.live().qps.insert(qpn, Arc::downgrade(&shared));
-        attr.send_cq.0.shared.attach(qpn, &shared);
-        attr.recv_cq.0.shared.attach(qpn, &shared);
+        attr.send_cq.0.shared.attach(qpn, &shared, false);
+        attr.recv_cq.0.shared.attach(qpn, &shared, true);
         let (send_cq, recv_cq) = (attr.send_cq.clone(), attr.recv_cq.clone());
         Ok(Qp {
             shared,
@@ -352,24 +247,14 @@ impl Qp {
         Ok(())
     }
 
-    /// Any state but RESET to ERROR: outstanding send requests complete with
-    /// [`WorkRequestFlushed`](mprdma_spec::status::WcStatus::WorkRequestFlushed).
+    /// Any state but RESET to ERROR: outstanding requests complete with
+    /// [`WorkRequestFlushed`](mprdma_spec::status::WcStatus::WorkRequestFlushed), those of the send queue by the card,
+    /// those of the receive queue by the driver when the completion queue is polled.
     ///
     /// # Errors
     /// [`Error::WrongState`] or the card's refusal.
     pub fn modify_to_error(&self) -> Result<(), Error> {
-        let mut inner = lock(&self.shared.inner);
-        let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error];
-        self.shared.expect(&inner, "a change to ERROR", &states)?;
-        inner
-            .image
-            .set(qp_image::STATE, QpState::Error as u64)
-            .set(qp_image::MASK, MASK_STATE);
-        self.context()
-            .control()
-            .command(Opcode::ModifyQp, &inner.image.0)?;
-        inner.state = QpState::Error;
-        Ok(())
+        self.shared.fail(self.context().control())
     }
 
     /// Any state to RESET: everything posted is forgotten, without completions.
@@ -383,6 +268,7 @@ impl Qp {
         inner.state = QpState::Reset;
         inner.sq.clear();
         inner.rq.clear();
+        inner.received_all = false;
         inner
             .image
             .set(qp_image::STATE, QpState::Init as u64)
@@ -445,6 +331,9 @@ impl Qp {
                 .memory()
                 .write(self.rq_offset + slot * rq_wqe::BYTES, &entry)?;
             posted += 1;
+        }
+        if inner.state == QpState::Error {
+            self.shared.failures.fetch_add(1, Ordering::Relaxed);
         }
         if posted > 0 && inner.state != QpState::Init {
             self.doorbell(csr::DB_RQ, inner.rq.producer())?;

@@ -2,6 +2,7 @@
 
 use anyhow::{bail, Context, Result};
 use clap::Parser;
+use mprdma_hw::nic::control::registers::build_id;
 use mprdma_hw::registry::{self, BlockInfo};
 use mprdma_hw::state::{budget, Class};
 use mprdma_hw::verilog::{fields, ports, Field, Port};
@@ -52,6 +53,8 @@ struct Manifest {
     version: &'static str,
     /// SHA-256 over the configuration and the Verilog.
     build_id: String,
+    /// What the card's BUILD_ID registers report: a hash of the configuration and the generator version.
+    csr_build_id: String,
     config: ConfigSummary,
     clock_mhz: u32,
     parameters: Vec<Parameter>,
@@ -183,6 +186,7 @@ fn print(block: &BlockInfo, config: &Config) -> Result<(String, Manifest)> {
     let built = block.build(config)?;
     let built: &dyn Block = built.as_ref();
     let verilog = mprdma_hw::verilog::generate(built, block.name)?;
+    let csr_build_id = format!("{:016x}", build_id(config));
     let config = ConfigSummary {
         name: config.name,
         qp_log2: config.qp_log2,
@@ -203,6 +207,7 @@ fn print(block: &BlockInfo, config: &Config) -> Result<(String, Manifest)> {
         top: block.name,
         version: env!("CARGO_PKG_VERSION"),
         build_id,
+        csr_build_id,
         config,
         clock_mhz: CLOCK_MHZ,
         parameters: params::ALL

@@ -1,6 +1,7 @@
 //! The values of a set of ports as one record of bytes.
 
 use crate::verilog::{Dir, Port};
+use rust_hdl_core::prelude::Synth;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -168,4 +169,22 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
         "" => "0".to_string(),
         digits => digits.to_string(),
     }
+}
+
+/// The bits of a record, least significant first: what [`Frame::set_bytes`] takes.
+#[must_use]
+pub fn bytes_of<T: Synth>(record: T) -> Vec<u8> {
+    let text = format!("{:x}", record.verilog());
+    let digits = text.split_once("'h").map_or("0", |(_, digits)| digits);
+    let nibbles: Vec<u8> = digits
+        .chars()
+        .rev()
+        .map(|c| c.to_digit(16).unwrap_or(0) as u8)
+        .collect();
+    let mut bytes: Vec<u8> = nibbles
+        .chunks(2)
+        .map(|pair| pair[0] | pair.get(1).copied().unwrap_or(0) << 4)
+        .collect();
+    bytes.resize(T::BITS.div_ceil(8), 0);
+    bytes
 }

@@ -11,7 +11,7 @@ mod record;
 pub(crate) mod tools;
 mod verilated;
 
-pub use frame::{Frame, Layout};
+pub use frame::{bytes_of, Frame, Layout};
 pub use record::{Cosim, Mismatch, Replay};
 pub use tools::CosimError;
 pub use verilated::{BuildOptions, VerilatedBlock};

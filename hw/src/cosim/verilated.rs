@@ -62,9 +62,9 @@ impl VerilatedBlock {
         let Some(mutation) = Mutation::planted(name)? else {
             return Self::from_verilog(&verilog, name, &ports(block), options);
         };
-        // Used once: a cheap build.
+        // Used once: compiling takes longer than running.
         let options = BuildOptions {
-            optimise: options.optimise.min(1),
+            optimise: 0,
             ..options.clone()
         };
         let verilog = mutation.apply(block, &verilog)?;

@@ -97,6 +97,9 @@ const SEND_QUEUE: &[(&str, Share)] = &[
     ("asked", All(Rc)),
     ("launched", All(Rc)),
     ("base", All(Rc)),
+    // One synchronised message at a time is past the queue: protocol section 6.
+    ("sync_open", All(Mp)),
+    ("sync_waits", All(Mp)),
     // Only multi-path numbers the messages that take a receive work request.
     ("next_wsn", All(Mp)),
 ];
@@ -139,6 +142,17 @@ const SENDER: &[(&str, Share)] = &[
     ("recovery", All(Mp)),
     ("snd_ooh", All(Mp)),
     ("delta", All(Mp)),
+    // Section 6: a synchronised message waits for the time that the packets in flight may be late by.
+    ("sync_wait", All(Mp)),
+    ("sync_psn", All(Mp)),
+    ("last_new_at", All(Mp)),
+    ("alpha", All(Mp)),
+    // hole_repair: when the pass over the holes began. vp_recycle: the last good paths.
+    ("hole_repair", All(Extension)),
+    ("pass_at", All(Extension)),
+    ("vp_recycle", All(Extension)),
+    ("ring", All(Extension)),
+    ("ring_count", All(Extension)),
     // Virtual paths.
     ("last_vp", All(Mp)),
     ("vp_base", All(Mp)),

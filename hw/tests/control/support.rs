@@ -1,5 +1,6 @@
 //! Records as bytes, and the bus functional model of AXI4-Lite.
 
+pub use mprdma_hw::cosim::bytes_of;
 use mprdma_hw::cosim::VerilatedBlock;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
@@ -40,28 +41,6 @@ pub fn run_until(
         }
     }
     panic!("nothing happened in {limit} cycles");
-}
-
-/// The bits of a record, least significant first.
-pub fn bytes_of<T: Synth>(record: T) -> Vec<u8> {
-    let mut bits = Vec::new();
-    flatten(record.vcd(), &mut bits);
-    let mut bytes = vec![0; bits.len().div_ceil(8)];
-    for (i, bit) in bits.into_iter().enumerate() {
-        bytes[i / 8] |= u8::from(bit) << (i % 8);
-    }
-    bytes
-}
-
-fn flatten(value: VCDValue, bits: &mut Vec<bool>) {
-    match value {
-        VCDValue::Single(bit) => bits.push(bit.to_string() == "1"),
-        VCDValue::Vector(vector) => {
-            bits.extend(vector.iter().rev().map(|bit| bit.to_string() == "1"))
-        }
-        VCDValue::Composite(fields) => fields.into_iter().for_each(|field| flatten(*field, bits)),
-        VCDValue::String(text) => panic!("an enum has no bits here: {text}"),
-    }
 }
 
 /// Field `lsb`..`lsb + bits` of a record's bytes.

@@ -1,5 +1,6 @@
 //! Records as bytes, random frames, and the two ports of a MAC.
 
+pub use mprdma_hw::cosim::bytes_of;
 use mprdma_hw::cosim::{Frame as Ports, VerilatedBlock};
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
@@ -35,23 +36,6 @@ pub fn verilated<B: Block>(name: &str, make: impl FnOnce() -> B + Send) -> Veril
     }
     block.inputs().set("reset", 0);
     block
-}
-
-/// The bits of a record, least significant first.
-pub fn bytes_of<T: Synth>(record: T) -> Vec<u8> {
-    let text = format!("{:x}", record.verilog());
-    let digits = text.split_once("'h").map_or("0", |(_, digits)| digits);
-    let nibbles: Vec<u8> = digits
-        .chars()
-        .rev()
-        .map(|c| c.to_digit(16).expect("a digit") as u8)
-        .collect();
-    let mut bytes: Vec<u8> = nibbles
-        .chunks(2)
-        .map(|pair| pair[0] | pair.get(1).copied().unwrap_or(0) << 4)
-        .collect();
-    bytes.resize(T::BITS.div_ceil(8), 0);
-    bytes
 }
 
 /// Wide constants from numbers.

@@ -54,6 +54,12 @@ fn the_generator_writes_verilog_and_manifest() {
     let json: serde_json::Value = serde_json::from_str(&manifest).unwrap();
     assert_eq!(json["top"], "registers");
     assert_eq!(json["config"]["qp_log2"], 10);
+    let id = mprdma_hw::nic::control::registers::build_id(&mprdma_spec::config::SIM);
+    assert_eq!(json["csr_build_id"], format!("{id:016x}"));
+    for half in [id & 0xffff_ffff, id >> 32] {
+        // The constants that the block's registers answer with.
+        assert!(verilog.contains(&format!("32'h{half:x}")), "{half:x}");
+    }
     let ports = json["ports"].as_array().unwrap();
     let clock = ports.iter().find(|port| port["name"] == "clock").unwrap();
     assert_eq!(clock["clock"], true);

@@ -286,7 +286,7 @@ impl Bench {
             },
         };
         if !filling && chance(rng, 3) {
-            match rng.random_range(0..12) {
+            match rng.random_range(0..14) {
                 0 => event.mr.hit = false,
                 1 => event.mr.rights = bits(!RIGHT_REMOTE_WRITE & 0xff),
                 2 => event.mr.pd = bits(rng.random_range(0..4)),
@@ -298,7 +298,13 @@ impl Bench {
                 8 => event.opcode = bits(rng.random_range(0..256)),
                 9 => event.wsn = bits(rng.random_range(0..1 << 24)),
                 10 => event.flags = bits(flags ^ 4),
-                _ => event.flags = bits(flags ^ 8),
+                11 => event.flags = bits(flags ^ 8),
+                // Shorter or longer than the operation allows, and the header agrees.
+                odd => {
+                    let length = if odd == 12 { mtu - 1 } else { mtu + 1 };
+                    event.length = bits(length);
+                    event.dma_length = bits(length);
+                }
             }
             event.stored = event.length.any();
         }

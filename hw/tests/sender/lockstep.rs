@@ -165,6 +165,13 @@ fn verilated_pipeline_equals_the_model() {
     clean(&run_verilated(2, 2, 1000, Sabotage::None));
 }
 
+/// Reaches what is rare, for the mutation check.
+#[test]
+#[ignore = "the beginning of lockstep_long"]
+fn verilated_pipeline_for_long() {
+    clean(&run_verilated(100, 16, 30_000, Sabotage::None));
+}
+
 #[test]
 fn rust_hdl_pipeline_equals_the_model() {
     with_big_stack(|| {

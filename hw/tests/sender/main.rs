@@ -8,4 +8,6 @@ mod compare;
 mod engine;
 mod lint;
 mod lockstep;
+#[path = "../mutants/mod.rs"]
+mod mutants;
 mod traffic;

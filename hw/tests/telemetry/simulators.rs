@@ -67,7 +67,7 @@ fn telemetry() {
             let receiver = ReceiverNote {
                 qpn: bits(cycle / 4 % 4),
                 accepted: noise.one_in(2),
-                distance: bits(noise.next() % 128 >> (noise.next() % 8)),
+                distance: bits((noise.next() % 128) >> (noise.next() % 8)),
                 duplicate: noise.one_in(3),
                 out_of_window: noise.one_in(3),
                 sync_nak: noise.one_in(3),

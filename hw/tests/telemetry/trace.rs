@@ -112,7 +112,8 @@ impl Bench {
         }
     }
 
-    fn command(&mut self, request: CfgReq, notes: bool) {
+    /// Runs a command; the cycles until its answer.
+    fn command(&mut self, request: CfgReq, notes: bool) -> u64 {
         self.block.inputs().set_bytes("cfg", &bytes_of(request));
         self.block.inputs().set("cfg_valid", 1);
         for waited in 0..200 {
@@ -121,7 +122,7 @@ impl Bench {
             if self.block.outputs().bit("cfg_done") {
                 self.block.inputs().set("cfg_valid", 0);
                 self.cycle(false);
-                return;
+                return waited;
             }
         }
         panic!("no answer");
@@ -195,4 +196,21 @@ fn nothing_is_traced_after_reset() {
     bench.command(request(Opcode::ReadTrace, 1, 0, 0), true);
     let result = bench.block.outputs().get_bytes("cfg_result").to_vec();
     assert_eq!(trace_records::ACTIVE.get(&result), 0);
+}
+
+/// The cycles that `docs/architecture.md` states.
+#[test]
+fn answers_come_in_time() {
+    let mut bench = Bench::new(6);
+    assert_eq!(
+        bench.command(request(Opcode::QueryQpStats, 0, 0, 0), false),
+        6
+    );
+    assert_eq!(bench.command(request(Opcode::TraceQp, 0, 0, 0), false), 131);
+    bench.traced = Some((0, 0));
+    let read = || request(Opcode::ReadTrace, 0, 0, 3);
+    assert_eq!(bench.command(read(), false), 8);
+    let slowest = (0..50).map(|_| bench.command(read(), true)).max();
+    assert!(slowest <= Some(16), "{slowest:?}");
+    bench.check();
 }

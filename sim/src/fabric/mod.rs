@@ -20,11 +20,13 @@ pub use topology::{Node, Topology};
 
 use crate::scenario::{Ecmp, Event, LinkRule, Scenario};
 use crate::time::{Ps, Rate};
+use mprdma_spec::wire::udp::ROCE_PORT;
 use packet::Mac;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
+use std::net::Ipv4Addr;
 
 /// A frame that reaches a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +155,26 @@ impl Fabric {
             .map(|(_, link)| link.shortest_delay())
             .min()
             .expect("every network has cards")
+    }
+
+    /// The spine that the leaf of `card` chooses for RoCEv2 packets between two addresses with this UDP source port. Tests
+    /// aim a virtual path with it.
+    pub fn spine_of(
+        &self,
+        card: usize,
+        source: Ipv4Addr,
+        destination: Ipv4Addr,
+        port: u16,
+    ) -> usize {
+        let mut flow = packet::Flow {
+            protocol: 17,
+            ports: (port, ROCE_PORT),
+            ..packet::Flow::default()
+        };
+        flow.source[..4].copy_from_slice(&source.octets());
+        flow.destination[..4].copy_from_slice(&destination.octets());
+        let seed = self.leaf_seeds[self.topology.leaf_of(card)];
+        ecmp::spine(&flow, seed, self.ecmp, self.topology.spines)
     }
 
     /// Changes links while the network runs; says how many matched. `down` cuts or repairs them.

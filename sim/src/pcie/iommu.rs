@@ -12,6 +12,9 @@ pub enum AccessError {
     /// It is mapped for reading only.
     #[error("bus address {0:#x} is not mapped for writing")]
     ReadOnly(u64),
+    /// The client has shortened the file that it had mapped there.
+    #[error("the file mapped at bus address {0:#x} has become shorter")]
+    Lost(u64),
 }
 
 /// Why a range cannot be mapped.
@@ -110,7 +113,9 @@ impl Iommu {
         let mut done = 0;
         while done < to.len() {
             let (memory, offset, n) = self.part(iova + done as u64, to.len() - done, false)?;
-            memory.read(offset, &mut to[done..done + n]);
+            if !memory.read(offset, &mut to[done..done + n]) {
+                return Err(AccessError::Lost(iova + done as u64));
+            }
             done += n;
         }
         Ok(())
@@ -121,7 +126,9 @@ impl Iommu {
         let mut done = 0;
         while done < from.len() {
             let (memory, offset, n) = self.part(iova + done as u64, from.len() - done, true)?;
-            memory.write(offset, &from[done..done + n]);
+            if !memory.write(offset, &from[done..done + n]) {
+                return Err(AccessError::Lost(iova + done as u64));
+            }
             done += n;
         }
         Ok(())
@@ -171,7 +178,7 @@ pub(super) mod tests {
         iommu.read(0x10fc1, &mut back).unwrap();
         assert_eq!(back, data);
         let mut head = [0];
-        one.read(0, &mut head);
+        assert!(one.read(0, &mut head));
         assert_eq!(head[0], 63);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The host writes to it while the card reads, as with real DMA; nothing here makes a Rust reference to it.
 
-use memmap2::{MmapOptions, MmapRaw};
+use super::guard::Guarded;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io;
@@ -16,7 +16,7 @@ pub struct Memory {
     start: *mut u8,
     len: usize,
     /// Keeps the mapping alive; nothing for memory that its owner keeps alive.
-    _file: Option<Arc<MmapRaw>>,
+    file: Option<Arc<Guarded>>,
 }
 
 // SAFETY: `start` points to memory that any thread may access; all access is by copies through raw pointers.
@@ -33,7 +33,7 @@ impl Memory {
         Memory {
             start,
             len,
-            _file: None,
+            file: None,
         }
     }
 
@@ -54,23 +54,31 @@ impl Memory {
         (end <= self.len).then(|| Memory {
             start: unsafe { self.start.add(offset) },
             len,
-            _file: self._file.clone(),
+            file: self.file.clone(),
         })
     }
 
-    /// Copies bytes out. The caller checks the range.
-    pub(super) fn read(&self, offset: usize, to: &mut [u8]) {
+    /// Copies bytes out. The caller checks the range. Says whether they are the memory's: they are not when the file
+    /// behind it has become shorter.
+    #[must_use]
+    pub(super) fn read(&self, offset: usize, to: &mut [u8]) -> bool {
         assert!(
             offset + to.len() <= self.len,
             "DMA read outside its mapping"
         );
         // SAFETY: the range is inside the mapping; `to` is ours and cannot overlap host memory seen as such.
         unsafe { std::ptr::copy_nonoverlapping(self.start.add(offset), to.as_mut_ptr(), to.len()) }
+        self.is_whole()
+    }
+
+    fn is_whole(&self) -> bool {
+        self.file.as_ref().is_none_or(|file| !file.is_lost())
     }
 
     /// Copies bytes in, ascending. If they end on an aligned 32-bit word, that word is stored last and whole, with
-    /// release order: whoever sees it (a phase bit) sees all before it.
-    pub(super) fn write(&self, offset: usize, from: &[u8]) {
+    /// release order: whoever sees it (a phase bit) sees all before it. Says whether the memory has them, as for `read`.
+    #[must_use]
+    pub(super) fn write(&self, offset: usize, from: &[u8]) -> bool {
         assert!(
             offset + from.len() <= self.len,
             "DMA write outside its mapping"
@@ -87,13 +95,14 @@ impl Memory {
             unsafe { AtomicU32::from_ptr(to.add(first).cast()) }
                 .store(u32::from_ne_bytes(word), Ordering::Release);
         }
+        self.is_whole()
     }
 }
 
 /// One mapping per file, however often the client sends its descriptor: a guest with an IOMMU maps page by page.
 #[derive(Default)]
 pub struct FileCache {
-    files: HashMap<Key, (Weak<MmapRaw>, u64)>,
+    files: HashMap<Key, (Weak<Guarded>, u64)>,
 }
 
 /// Device, inode and whether the mapping is writable.
@@ -119,16 +128,11 @@ impl FileCache {
         }
         let key = (meta.dev(), meta.ino(), writable);
         let known = self.files.get(&key).filter(|&&(_, known)| size <= known);
-        let map = match known.and_then(|(map, _)| map.upgrade()) {
+        let known = known.and_then(|(map, _)| map.upgrade());
+        let map = match known.filter(|map| !map.is_lost()) {
             Some(map) => map,
             None => {
-                let mut options = MmapOptions::new();
-                options.len(size as usize);
-                let map = if writable {
-                    options.map_raw(file)?
-                } else {
-                    options.map_raw_read_only(file)?
-                };
+                let map = Guarded::map(file, size as usize, writable)?;
                 self.files.retain(|_, (map, _)| map.strong_count() > 0);
                 let map = Arc::new(map);
                 self.files.insert(key, (Arc::downgrade(&map), size));
@@ -138,7 +142,7 @@ impl FileCache {
         let whole = Memory {
             start: map.as_mut_ptr(),
             len: map.len(),
-            _file: Some(map),
+            file: Some(map),
         };
         Ok(whole
             .slice(offset as usize, len as usize)
@@ -179,9 +183,9 @@ mod tests {
             .unwrap();
         assert_eq!(one.start as usize + 4096, two.start as usize);
         let mut seen = [0; 5];
-        one.read(0, &mut seen);
+        assert!(one.read(0, &mut seen));
         assert_eq!(&seen, b"hello");
-        two.write(3, b"twelve bytes");
+        assert!(two.write(3, b"twelve bytes"));
         let mut back = [0; 12];
         file.seek(SeekFrom::Start(4099)).unwrap();
         file.read_exact(&mut back).unwrap();
@@ -195,9 +199,30 @@ mod tests {
         assert!(cache.map(&file, u64::MAX, 2, true).is_err());
         let _held = cache.map(&file, 0, 4096, true).unwrap();
         file.set_len(8192).unwrap();
-        cache
-            .map(&file, 4096, 4096, true)
-            .unwrap()
-            .write(4092, &[1, 2, 3, 4]);
+        let grown = cache.map(&file, 4096, 4096, true).unwrap();
+        assert!(grown.write(4092, &[1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_lost_until_it_is_mapped_again() {
+        let (file, mut cache) = (file(3 * 4096), FileCache::default());
+        for writable in [true, false] {
+            file.set_len(3 * 4096).unwrap();
+            let memory = cache.map(&file, 0, 3 * 4096, writable).unwrap();
+            let mut bytes = [1; 8192];
+            assert!(memory.read(0, &mut bytes));
+            file.set_len(4096).unwrap();
+            assert!(!memory.read(100, &mut bytes));
+            assert_eq!(bytes[4096..], [0; 4096]);
+            assert!(
+                !memory.read(0, &mut bytes[..4]),
+                "nothing of it counts any more"
+            );
+            if writable {
+                assert!(!memory.write(8000, &[7; 600]));
+            }
+            let again = cache.map(&file, 0, 4096, writable).unwrap();
+            assert!(again.read(0, &mut bytes[..4096]));
+        }
     }
 }

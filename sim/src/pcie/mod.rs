@@ -1,6 +1,7 @@
 //! The PCIe side of a card: the host's memory behind an IOMMU, read requests with latency and completions in pieces,
 //! posted writes and interrupts in order.
 
+mod guard;
 mod host;
 mod iommu;
 mod memory;

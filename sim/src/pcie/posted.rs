@@ -152,7 +152,7 @@ mod tests {
     impl InterruptSink for Sink {
         fn raise(&mut self, vector: u8) {
             let mut seen = [0];
-            self.1.read(31, &mut seen);
+            assert!(self.1.read(31, &mut seen));
             self.0.lock().unwrap().push((vector, seen[0]));
         }
     }
@@ -193,7 +193,7 @@ mod tests {
         posted.write(0, beat(0x1040, 7, 1 << 63 | 0b110), &mut counters);
         posted.advance(Ps::MAX, &host, &mut counters);
         let mut got = [0; 192];
-        memory.read(0, &mut got);
+        assert!(memory.read(0, &mut got));
         let written: Vec<usize> = (0..192).filter(|&i| got[i] == 7).collect();
         assert_eq!((written, counters.write_bytes), (vec![65, 66, 127], 3));
     }

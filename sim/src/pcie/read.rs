@@ -223,12 +223,8 @@ mod tests {
 
     fn host() -> HostSide {
         let (host, memory) = (HostSide::default(), leaked(1 << 16));
-        memory.write(
-            0,
-            &(0..1 << 16)
-                .map(|i: u32| ((i * 7) >> 3) as u8)
-                .collect::<Vec<u8>>(),
-        );
+        let bytes: Vec<u8> = (0..1 << 16).map(|i: u32| ((i * 7) >> 3) as u8).collect();
+        assert!(memory.write(0, &bytes));
         host.iommu()
             .map(0x10000, 1 << 16, Some(memory), true)
             .unwrap();

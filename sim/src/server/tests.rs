@@ -173,6 +173,38 @@ fn a_killed_client_leaves_the_card_as_new_for_the_next() {
 }
 
 #[test]
+fn a_client_that_shortens_its_memory_under_dma_gets_errors_and_the_card_lives_on() {
+    let lab = Lab::new("shortened");
+    let mut client = lab.client(0);
+    let file = memory(&mut client, IOVA, 8192);
+    write_address(&mut client, fake::SOURCE, IOVA + 4096);
+    write(&mut client, fake::LENGTH, 64);
+    file.set_len(4096).unwrap();
+    write(&mut client, fake::GO, 1);
+    while read(&mut client, fake::READ_ERRORS) == 0 {}
+    let stats = ask(&lab.dir, &Request::Stats).unwrap().stats.unwrap();
+    assert_eq!(stats["cards"][0]["faults"], 1);
+    let faults = stats["cards"][0]["last_faults"].to_string();
+    assert!(faults.contains("has become shorter"), "{faults}");
+
+    let mut other = lab.client(1);
+    assert_eq!(read(&mut other, fake::MAGIC), fake::MAGIC_VALUE);
+    drop(client);
+    let mut next = loop {
+        if let Ok(client) = Client::new(&lab.dir.join("nic0.sock")) {
+            break client;
+        }
+    };
+    let _memory = memory(&mut next, IOVA, 8192);
+    write_address(&mut next, fake::SOURCE, IOVA + 4096);
+    write_address(&mut other, fake::TARGET, 0);
+    write(&mut next, fake::LENGTH, 64);
+    write(&mut next, fake::GO, 1);
+    while read(&mut other, fake::RECEIVED) == 0 {}
+    assert_eq!(read(&mut next, fake::READ_ERRORS), 0);
+}
+
+#[test]
 fn config_space_bars_and_interrupts_look_like_a_pci_function() {
     let lab = Lab::new("config");
     let mut client = lab.client(0);

@@ -5,13 +5,14 @@ use super::fetch::SendQueue;
 use super::frames::Peer;
 use super::queues::{CompletionQueue, EventQueue};
 use super::regions::Region;
+use super::telemetry::{Tally, Trace};
 use super::timing::COMMAND;
 use super::StandIn;
 use mprdma_model::receiver::{ReceiverContext, ReceiverEvent, ReceiverImage};
 use mprdma_model::sender::{SenderEvent, SenderImage};
 use mprdma_spec::command::{
-    cq_image, eq_image, mr_image, qp_image, qp_status, Opcode, QpState, Status, MASK_ADDRESS,
-    MASK_MULTIPATH, MASK_SENDER, MASK_STATE,
+    cq_image, eq_image, mr_image, qp_image, qp_status, trace_request, Opcode, QpState, Status,
+    MASK_ADDRESS, MASK_MULTIPATH, MASK_SENDER, MASK_STATE, TRACED_VPS, TRACE_GROUP,
 };
 use mprdma_spec::config::MSIX_VECTORS;
 use mprdma_spec::layout::Field;
@@ -110,7 +111,7 @@ impl StandIn {
         let key = number(mr_image::KEY);
         let exists = match opcode {
             Nop => return Ok(()),
-            CreateQp | ModifyQp | QueryQp | DestroyQp => {
+            CreateQp | ModifyQp | QueryQp | DestroyQp | QueryQpStats | TraceQp | ReadTrace => {
                 tables.qps.get(number(qp_image::QPN)).map(|qp| qp.exists)
             }
             RegisterMr | DeregisterMr => tables.regions.get(key >> 8).map(|region| region.exists),
@@ -131,6 +132,7 @@ impl StandIn {
             }
             CreateQp => groups_are_good(image, u64::MAX) && creation_is_good(image),
             ModifyQp => groups_are_good(image, qp_image::MASK.get(image)),
+            ReadTrace => number(trace_request::GROUP) <= TRACED_VPS / TRACE_GROUP,
             RegisterMr => Region::read(image).is_whole(),
             CreateCq => ring_is_good(
                 image,
@@ -170,6 +172,9 @@ impl StandIn {
             Opcode::DestroyCq => self.tables.cqs[cqn] = CompletionQueue::default(),
             Opcode::CreateEq => self.tables.eq = EventQueue::read(image),
             Opcode::DestroyEq => self.tables.eq = EventQueue::default(),
+            Opcode::QueryQpStats => self.query_qp_stats(qpn),
+            Opcode::TraceQp => self.tables.trace = Trace::start(image),
+            Opcode::ReadTrace => self.read_trace(image),
         }
     }
 
@@ -180,6 +185,7 @@ impl StandIn {
         qp.peer = Peer::read(image);
         qp.open.clear();
         qp.completion.create(image);
+        qp.tally = Tally::default();
         self.sender_event(qpn, &SenderEvent::Create(SenderImage::read(image)));
         let image = ReceiverImage::from_bytes(image);
         self.receiver_event(qpn, &ReceiverEvent::Create(image));

@@ -135,9 +135,12 @@ impl Dma {
             match self.posted.pop_front() {
                 Some((_, Posted::Write { addr, bytes })) => {
                     let done = host.iommu().write(addr, &bytes);
-                    if let Err(error) = done {
-                        counters.faults += 1;
-                        host.fault(now, error, "write");
+                    match done {
+                        Ok(()) => host.written(now, addr, &bytes),
+                        Err(error) => {
+                            counters.faults += 1;
+                            host.fault(now, error, "write");
+                        }
                     }
                 }
                 Some((_, Posted::Interrupt(vector))) => host.raise(vector),

@@ -33,11 +33,12 @@ pub(super) struct SendQueue {
     base: u64,
     /// It is in the work list.
     listed: bool,
-    /// The next WQE does not fit the PSNs that may be outstanding, or is a second synchronised one; waits for a
-    /// retirement, or until the first one has begun.
+    /// The next WQE does not fit the PSNs that may be outstanding; waits for a retirement.
     blocked: bool,
     /// A synchronised message is launched and its first packet has not left: the next such message has to wait.
     sync_open: bool,
+    /// It is the next WQE, and does.
+    sync_waits: bool,
     /// Counts the lives of the queue: what an older one asked for is thrown away.
     life: u32,
     /// Messages launched and not retired, and their PSNs.
@@ -76,7 +77,7 @@ impl SendQueue {
     /// MODIFY_QP of the sender half: nothing is open any more.
     pub(super) fn restart(&mut self, image: &[u8]) {
         self.life += 1;
-        (self.blocked, self.sync_open) = (false, false);
+        (self.blocked, self.sync_open, self.sync_waits) = (false, false, false);
         (self.messages, self.packets) = (0, 0);
         self.next_psn = qp_image::SQ_PSN.get(image) as u32;
         self.next_wsn = 0;
@@ -89,7 +90,7 @@ impl SendQueue {
 
     fn has_work(&self) -> bool {
         match self.state {
-            RTS => !self.blocked && self.posted != self.asked,
+            RTS => !self.blocked && !self.sync_waits && self.posted != self.asked,
             ERROR => self.posted != self.launched,
             _ => false,
         }
@@ -192,7 +193,7 @@ impl StandIn {
     /// The first packet of a synchronised message has left.
     pub(super) fn sync_passed(&mut self, qpn: u16) {
         let queue = &mut self.tables.qps[usize::from(qpn)].send;
-        (queue.blocked, queue.sync_open) = (false, false);
+        (queue.sync_open, queue.sync_waits) = (false, false);
         self.work_arrived(qpn);
     }
 
@@ -208,7 +209,7 @@ impl StandIn {
             let queue = &mut self.tables.qps[usize::from(qpn)].send;
             queue.listed = false;
             match queue.state {
-                RTS if !queue.blocked && queue.next_batch() > 0 => self.read_wqes(qpn),
+                RTS if queue.has_work() && queue.next_batch() > 0 => self.read_wqes(qpn),
                 ERROR if queue.has_work() && queue.messages < MOST_MESSAGES => {
                     self.launch_flushed(qpn);
                 }
@@ -316,12 +317,13 @@ impl StandIn {
         let packets = length.div_ceil(mtu).max(1);
         let too_many = queue.messages != 0 && queue.packets + packets > MOST_PACKETS;
         let flags = get(sq_wqe::FLAGS);
-        let second_sync = queue.sync_open && flags & WQE_SYNC != 0;
-        let waits = status.is_none() && (too_many || second_sync);
-        if queue.messages == MOST_MESSAGES || waits {
+        let full = queue.messages == MOST_MESSAGES || (status.is_none() && too_many);
+        let sync_waits = status.is_none() && queue.sync_open && flags & WQE_SYNC != 0;
+        if full || sync_waits {
             let queue = &mut self.tables.qps[usize::from(wqe.qpn)].send;
             queue.asked = queue.launched;
-            queue.blocked = true;
+            // Only one of them: what ends the one wait may not be what the other waits for.
+            (queue.blocked, queue.sync_waits) = (full, !full);
             return;
         }
         let with_imm = opcode == WrOpcode::RdmaWriteWithImm as u64;

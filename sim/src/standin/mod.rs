@@ -29,6 +29,7 @@ mod receive;
 mod regions;
 mod registers;
 mod sender;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -59,7 +60,8 @@ use regions::Region;
 use registers::Registers;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use timing::{Clock, CLEAR, RESET};
+use telemetry::{Tally, Trace};
+use timing::{clear_cycles, Clock, RESET};
 use transmit::{Message, Transmit};
 
 /// A queue pair: what the blocks of the RTL keep of it, each in its own memory.
@@ -75,6 +77,7 @@ struct QueuePair {
     open: VecDeque<Message>,
     /// Immediate and length of receive WQEs that wait for their turn, by WSN.
     kept: [Kept; 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2],
+    tally: Tally,
     /// When each engine can take the next event of this QP.
     sender_free: Ps,
     receiver_free: Ps,
@@ -90,6 +93,7 @@ struct Tables {
     transmit: Transmit,
     buffer: ReceiveBuffer,
     counters: [u64; Counter::ALL.len()],
+    trace: Trace,
     running: Option<Running>,
     /// When every table is clear.
     ready_at: Ps,
@@ -106,6 +110,7 @@ impl Tables {
             transmit: Transmit::default(),
             buffer: ReceiveBuffer::default(),
             counters: [0; Counter::ALL.len()],
+            trace: Trace::default(),
             running: None,
             ready_at,
         }
@@ -160,7 +165,7 @@ impl StandIn {
             port: Port::new(rate),
             dma: Dma::new(&scenario.pcie, random(1)),
             registers: Registers::new(&config),
-            tables: Tables::new(&config, born + clock.cycles(CLEAR)),
+            tables: Tables::new(&config, born + clock.cycles(clear_cycles(&config))),
             rng: random(3),
             stats: CardStats::default(),
             run_to: 0,

@@ -153,7 +153,10 @@ impl StandIn {
         let slots = self.config.bitmap_slots as u32;
         let context = &mut self.tables.qps[usize::from(qpn)].receiver;
         let (next, out) = receiver::step(context, event, slots);
-        *context = next;
+        let expected = std::mem::replace(context, next).rcv_nxt;
+        if let ReceiverEvent::Packet(packet) = event {
+            self.note_receiver(qpn, packet, expected, &out);
+        }
         for (counter, happened) in [
             (Counter::RxDropNoQp, out.counts.no_qp),
             (Counter::RxOutOfOrder, out.counts.out_of_order),

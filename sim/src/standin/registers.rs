@@ -1,7 +1,7 @@
 //! BAR0: the register bus, control, counters, doorbells, resets.
 
 use super::events::Event;
-use super::timing::{CLEAR, REGISTER_READ, REGISTER_WRITE, RESET};
+use super::timing::{clear_cycles, REGISTER_READ, REGISTER_WRITE, RESET};
 use super::{StandIn, Tables};
 use crate::pcie::MmioRequest;
 use crate::time::Ps;
@@ -120,7 +120,7 @@ impl StandIn {
     pub(super) fn try_to_end_reset(&mut self) {
         if !self.dma.is_settled() {
             self.born = self.now + self.cycles(1);
-            self.tables.ready_at = self.born + self.cycles(CLEAR);
+            self.tables.ready_at = self.born + self.cycles(clear_cycles(&self.config));
             self.schedule(self.born, Event::ResetEnds);
         } else if let Some(reply) = self.registers.resetting.take() {
             // As for a read.
@@ -132,7 +132,7 @@ impl StandIn {
     fn clear(&mut self, end: Ps) {
         self.events.reset();
         self.registers.waits = false;
-        self.tables = Tables::new(&self.config, end + self.cycles(CLEAR));
+        self.tables = Tables::new(&self.config, end + self.cycles(clear_cycles(&self.config)));
         self.registers.outcome = 0;
     }
 

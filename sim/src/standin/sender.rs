@@ -26,6 +26,7 @@ impl StandIn {
         let context = &mut self.tables.qps[usize::from(qpn)].sender;
         let (next, out) = sender::step(context, event, &env);
         *context = next;
+        self.note_sender(qpn, &out);
         self.apply(qpn, &out);
     }
 
@@ -39,6 +40,7 @@ impl StandIn {
             self.schedule(at, Event::Timeout(qpn));
         }
         self.count_sender(&out.counts);
+        self.note_sender(qpn, out);
         for grant in out.grants.into_iter().flatten() {
             self.grant(qpn, grant);
         }

@@ -189,7 +189,7 @@ impl Lab {
         let rate = Rate::from_gbps(100.0);
         let card = StandIn::new(&scenario, 0, rate, 1, Arc::clone(&host));
         let mut lab = Lab { card, host, now: 0 };
-        lab.run(10 * US);
+        lab.run(30 * US);
         lab
     }
 
@@ -277,7 +277,7 @@ fn drops_are_counted_by_their_cause() {
     // A soft reset clears the counters and disables; the address stays.
     lab.write(csr::CONTROL, csr::CONTROL_ENABLE | csr::CONTROL_RESET);
     assert_eq!(lab.read(csr::STATUS) & csr::STATUS_READY, 0);
-    lab.run(10 * US);
+    lab.run(30 * US);
     assert_eq!(lab.read(csr::STATUS) & csr::STATUS_READY, 1);
     assert_eq!(lab.counter(Counter::RxFrames), 0);
     assert_eq!((lab.read(csr::CONTROL), lab.read(csr::MAC_HI)), (0, 0x0100));

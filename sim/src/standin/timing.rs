@@ -4,7 +4,7 @@
 //! short against a packet's time on the wire is left out.
 
 use crate::time::Ps;
-use mprdma_spec::config::{CYCLES_PER_TICK, TICKS_PER_SLOW};
+use mprdma_spec::config::{Config, CYCLES_PER_TICK, TICKS_PER_SLOW};
 
 /// A register read, from its address to its data.
 pub(super) const REGISTER_READ: u64 = 10;
@@ -14,8 +14,6 @@ pub(super) const REGISTER_WRITE: u64 = 5;
 pub(super) const COMMAND: u64 = 40;
 /// For how long a reset is held.
 pub(super) const RESET: u64 = 16;
-/// From the end of a reset until every table is clear: the object table has the most entries.
-pub(super) const CLEAR: u64 = 1024;
 /// From a doorbell to the read of its WQEs at the card's edge.
 pub(super) const FETCH: u64 = 16;
 /// One WQE: checked, given PSNs, launched.
@@ -93,4 +91,11 @@ impl Clock {
 /// Beats of the 64-byte datapath that `bytes` take.
 pub(super) fn beats(bytes: usize) -> u64 {
     bytes.div_ceil(64) as u64
+}
+
+/// From the end of a reset until every table is clear. The object table is the largest: four kinds of objects, each with
+/// as many entries as the most numerous has.
+pub(super) fn clear_cycles(config: &Config) -> u64 {
+    let most = config.qp_log2.max(config.cq_log2);
+    4 << most.max(config.eq_log2).max(config.mr_log2)
 }

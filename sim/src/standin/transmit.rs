@@ -50,7 +50,8 @@ impl Message {
         let mut flags = 0;
         for (flag, set) in [
             (mpeth::FLAG_RETX, grant.retx),
-            (mpeth::FLAG_SYNC, self.sync),
+            // The offset wraps at 2^16 packets, where nothing can be early: no bitmap reaches back so far.
+            (mpeth::FLAG_SYNC, self.sync && index < 1 << 16),
             (mpeth::FLAG_TAIL, last),
             (mpeth::FLAG_COMPLETION, last && self.imm.is_some()),
         ] {

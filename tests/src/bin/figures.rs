@@ -1,0 +1,214 @@
+//! `make figures`: measures the transport and prints the tables. `make bench-loss` is the part that writes
+//! `target/loss.json`.
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+use mprdma_host::verbs::DISTANCES;
+use mprdma_sim::time::{Ps, US};
+use mprdma_tests::figures::run::{Engine, Tally};
+use mprdma_tests::figures::setting::{round_trip, Rules, A, B, C};
+use mprdma_tests::figures::{death, ecn, loss, order};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Measures the transport in simulated networks.
+#[derive(Parser)]
+struct Arguments {
+    /// What to measure; everything without it.
+    what: Vec<What>,
+    /// What runs the flows. Only cards in RTL write results; the others take seconds instead of minutes.
+    #[arg(long, value_enum, default_value = "rtl")]
+    engine: Engine,
+    /// Seeds per point; 1 on cards and 8 on the model without it.
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// Simulated time of each point of loss, order and threshold, us.
+    #[arg(long)]
+    us: Option<u64>,
+    /// Settings of the loss table.
+    #[arg(long, default_value = "ABC")]
+    settings: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Goodput while a path loses packets.
+    Loss,
+    /// A path dies and returns.
+    Death,
+    /// How far out of order packets arrive.
+    Order,
+    /// Goodput against the ECN threshold.
+    Ecn,
+}
+
+impl Arguments {
+    /// Simulated time and seeds of a point. Cards get less of both: a millisecond of two cards takes seconds.
+    fn extent(&self, engine: Engine, seeds: u64) -> (Ps, u64) {
+        let (us, seeds) = match engine {
+            Engine::Model => (20_000, seeds),
+            Engine::StandIn | Engine::Rtl => (2_000, 1),
+        };
+        (self.us.unwrap_or(us) * US, self.seeds.unwrap_or(seeds))
+    }
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let engine = arguments.engine;
+    let wanted = |what| arguments.what.is_empty() || arguments.what.contains(&what);
+    println!("engine: {}", engine.name());
+    if wanted(What::Loss) {
+        losses(engine, &arguments)?;
+    }
+    if wanted(What::Death) {
+        deaths(engine, arguments.seeds.unwrap_or(3))?;
+    }
+    if wanted(What::Order) {
+        orders(engine, &arguments)?;
+    }
+    if wanted(What::Ecn) {
+        thresholds(engine, &arguments)?;
+    }
+    Ok(())
+}
+
+fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
+    let (time, seeds) = arguments.extent(engine, 8);
+    let settings = [A, B, C].into_iter();
+    let mut found = Vec::new();
+    println!(
+        "\n## Loss on one of four paths: Gb/s, {} us, {seeds} seeds\n",
+        time / US
+    );
+    for setting in settings.filter(|s| arguments.settings.contains(s.name)) {
+        let round_trip = round_trip(engine, &setting)?;
+        println!("setting {}: round trip {round_trip:.2} us", setting.name);
+        println!("{}", loss::HEAD);
+        loss::rows(engine, setting, &loss::LOSSES, time, seeds, |row| {
+            println!("{row}");
+            found.push(row.json(engine));
+        })?;
+        let case = loss::Case {
+            setting,
+            rules: Rules::Extended,
+            loss: 0.01,
+            both: true,
+        };
+        let both = loss::mean(engine, &case, time, seeds)?;
+        println!(
+            "with 1 % of the ACKs on that path lost too: {:.1} Gb/s\n",
+            both.gbps
+        );
+        if engine == Engine::Rtl {
+            write(&target().join("loss.json"), &found)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(file: &Path, rows: &[Value]) -> Result<()> {
+    std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?;
+    println!("{}", file.display());
+    Ok(())
+}
+
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target")
+}
+
+fn deaths(engine: Engine, seeds: u64) -> Result<()> {
+    println!("\n## A path dies and returns: setting B, windows of 20 us\n");
+    println!("| seed | ACKs die too | before | three paths | while dead | least window | back at 90 % after | allowed | timeouts | used again after | its share at the end |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    let time = |time: Option<u64>| time.map_or("never".into(), |t| format!("{} us", t / US));
+    for (seed, both) in (1..=seeds).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let d = death::measure(engine, &B, both, seed)?;
+        println!(
+            "| {seed} | {both} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} us | {} | {} | {:.3} |",
+            d.before,
+            death::three_paths(&B),
+            d.dead,
+            d.least,
+            time(d.recovered_after),
+            death::deadline() / US,
+            d.timeouts,
+            time(d.used_after),
+            d.share_at_end,
+        );
+    }
+    Ok(())
+}
+
+fn orders(engine: Engine, arguments: &Arguments) -> Result<()> {
+    let (time, seeds) = arguments.extent(engine, 4);
+    println!(
+        "\n## Distance of accepted packets from the next in order, with cross traffic, {} us\n",
+        time / US
+    );
+    let heads: Vec<String> = DISTANCES.iter().map(|d| format!("{d}+")).collect();
+    println!(
+        "| setting | rules | Gb/s | {} | below 32 | beyond the bitmap | prunes |",
+        heads.join(" | ")
+    );
+    println!(
+        "| --- | --- | --- |{} --- | --- | --- |",
+        " --- |".repeat(heads.len())
+    );
+    for setting in [A, B, C] {
+        for rules in [Rules::Published, Rules::Extended] {
+            let (mut tally, mut gbps) = (Tally::default(), 0.0);
+            for seed in 1..=seeds {
+                let (one, rate) = order::measure(engine, &setting, rules, time, seed)?;
+                tally.add(&one);
+                gbps += rate / seeds as f64;
+            }
+            let counts: Vec<String> = tally.distance.iter().map(u64::to_string).collect();
+            println!(
+                "| {} | {rules:?} | {gbps:.1} | {} | {:.4} % | {} | {} |",
+                setting.name,
+                counts.join(" | "),
+                100.0 * order::near(&tally),
+                tally.out_of_window,
+                tally.prunes
+            );
+        }
+    }
+    Ok(())
+}
+
+fn thresholds(engine: Engine, arguments: &Arguments) -> Result<()> {
+    let (time, seeds) = arguments.extent(engine, 4);
+    println!(
+        "\n## Goodput against the ECN threshold K: 40 Gb/s host, n equal paths, 1 KiB, delta 32\n"
+    );
+    println!(
+        "| n | delta / n | K | published rules | prunes | beyond the bitmap | extended | prunes |"
+    );
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for paths in [4, 8] {
+        let setting = ecn::setting(paths);
+        for threshold in ecn::THRESHOLDS {
+            let mut cells = Vec::new();
+            for rules in [Rules::Published, Rules::Extended] {
+                let (mut tally, mut gbps) = (Tally::default(), 0.0);
+                for seed in 1..=seeds {
+                    let (rate, one) = ecn::measure(engine, &setting, rules, threshold, time, seed)?;
+                    tally.add(&one);
+                    gbps += rate / seeds as f64;
+                }
+                cells.push((gbps, tally));
+            }
+            println!(
+                "| {paths} | {} | {threshold} | {:.1} | {} | {} | {:.1} | {} |",
+                32 / paths,
+                cells[0].0,
+                cells[0].1.prunes,
+                cells[0].1.out_of_window,
+                cells[1].0,
+                cells[1].1.prunes,
+            );
+        }
+    }
+    Ok(())
+}

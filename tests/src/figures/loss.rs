@@ -1,0 +1,213 @@
+//! Goodput of one queue pair while one of its paths loses packets.
+
+use super::run::{run, Engine, Observed, Request, Tally};
+use super::setting::{port_by, Rules, Setting, BAD_SPINE};
+use anyhow::Result;
+use mprdma_sim::golden::{Flow, Load};
+use mprdma_sim::time::Ps;
+use serde_json::{json, Value};
+
+/// Losses that are measured.
+pub const LOSSES: [f64; 7] = [0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1];
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The network.
+    pub setting: Setting,
+    /// How it is used.
+    pub rules: Rules,
+    /// Probability that a packet is lost on its way up to the bad spine.
+    pub loss: f64,
+    /// Packets on the way back, ACKs that is, are lost too.
+    pub both: bool,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Payload rate, Gb/s, of all but the first quarter of the time.
+    pub gbps: f64,
+    /// Counts over the whole time.
+    pub tally: Tally,
+    /// Part of the packets that took the bad spine.
+    pub share: f64,
+}
+
+/// Runs a case for `time`.
+pub fn measure(engine: Engine, case: &Case, time: Ps, seed: u64) -> Result<Measured> {
+    let link = Setting::bad_link(case.both, &format!("loss = {:?}", case.loss));
+    let scenario = case.setting.scenario(case.setting.ecn(), &link)?;
+    let flow = Flow {
+        from: 0,
+        to: 1,
+        sender: case.rules.sender(port_by(&scenario, seed, BAD_SPINE)?),
+        mtu: case.setting.mtu,
+        slots: case.rules.slots(),
+        load: Load::Endless,
+    };
+    let seen: Observed = run(
+        engine,
+        &Request {
+            scenario: &scenario,
+            flows: &[flow],
+            changes: &[],
+            end: time,
+            every: time / 4,
+            seed,
+        },
+    )?;
+    Ok(Measured {
+        gbps: seen.gbps(0, case.setting.mtu, 1, 4),
+        tally: seen.tallies[0],
+        share: seen.share(BAD_SPINE, 0, 4),
+    })
+}
+
+/// Goodput of a case as the mean of several seeds, and the counts of all of them.
+pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64) -> Result<Measured> {
+    let all = (1..=seeds)
+        .map(|seed| measure(engine, case, time, seed))
+        .collect::<Result<Vec<_>>>()?;
+    let mean = |value: fn(&Measured) -> f64| all.iter().map(value).sum::<f64>() / seeds as f64;
+    let mut tally = Tally::default();
+    for one in &all {
+        tally.add(&one.tally);
+    }
+    Ok(Measured {
+        gbps: mean(|m| m.gbps),
+        share: mean(|m| m.share),
+        tally,
+    })
+}
+
+/// Goodput of the three ways to use a network with one loss.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The network.
+    pub setting: Setting,
+    /// Probability that a packet is lost.
+    pub loss: f64,
+    /// One path, the lossy one.
+    pub single: Measured,
+    /// The published rules.
+    pub published: Measured,
+    /// With the extensions.
+    pub extended: Measured,
+    /// With the extensions and without loss, Gb/s.
+    pub loss_free: f64,
+}
+
+impl Row {
+    /// Extended, as part of the loss-free goodput.
+    #[must_use]
+    pub fn kept(&self) -> f64 {
+        self.extended.gbps / self.loss_free
+    }
+
+    /// Extended, in multiples of the single path.
+    #[must_use]
+    pub fn gain(&self) -> f64 {
+        self.extended.gbps / self.single.gbps
+    }
+
+    /// The least of `kept` and of `gain` that are asked for.
+    #[must_use]
+    pub fn wanted(&self) -> (f64, f64) {
+        let kept = match (self.setting.name, self.loss) {
+            (_, 0.005 | 0.01) | ("A", 0.1) => 0.97,
+            ("B", 0.1) => 0.7,
+            _ => 0.0,
+        };
+        let gain = match (self.setting.name, self.loss) {
+            (_, 0.005) => 2.0,
+            ("A", 0.1) => 8.0,
+            _ => 0.0,
+        };
+        (kept, gain)
+    }
+
+    /// Whether what is asked for is reached.
+    #[must_use]
+    pub fn reached(&self) -> bool {
+        let (kept, gain) = self.wanted();
+        self.kept() >= kept && self.gain() >= gain
+    }
+
+    /// For `target/loss.json`.
+    #[must_use]
+    pub fn json(&self, engine: Engine) -> Value {
+        let round = |gbps: f64| (gbps * 100.0).round() / 100.0;
+        json!({
+            "setting": self.setting.name,
+            "loss": self.loss,
+            "single_path_gbps": round(self.single.gbps),
+            "mp_paper_gbps": round(self.published.gbps),
+            "mp_gbps": round(self.extended.gbps),
+            "loss_free_gbps": round(self.loss_free),
+            "engine": engine.name(),
+        })
+    }
+}
+
+/// All losses of a setting. `each` sees every row as soon as it is there.
+pub fn rows(
+    engine: Engine,
+    setting: Setting,
+    losses: &[f64],
+    time: Ps,
+    seeds: u64,
+    mut each: impl FnMut(&Row),
+) -> Result<Vec<Row>> {
+    let mut rows: Vec<Row> = Vec::new();
+    for &loss in losses {
+        let one = |rules| {
+            let case = Case {
+                setting,
+                rules,
+                loss,
+                both: false,
+            };
+            mean(engine, &case, time, seeds)
+        };
+        let (single, published) = (one(Rules::SinglePath)?, one(Rules::Published)?);
+        let extended = one(Rules::Extended)?;
+        let row = Row {
+            setting,
+            loss,
+            single,
+            published,
+            loss_free: rows.first().map_or(extended.gbps, |row| row.loss_free),
+            extended,
+        };
+        each(&row);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Head of the table.
+pub const HEAD: &str = "\
+| setting | loss | single path | published rules | extended | loss-free | kept | over single | share of the lossy path | resent: holes, recovery, timeout |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [holes, recovery, timeout] = self.extended.tally.resent;
+        write!(
+            f,
+            "| {} | {} % | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} %{} | {:.2}{} | {:.3} | {holes}, {recovery}, {timeout} |",
+            self.setting.name,
+            self.loss * 100.0,
+            self.single.gbps,
+            self.published.gbps,
+            self.extended.gbps,
+            self.loss_free,
+            self.kept() * 100.0,
+            if self.kept() < self.wanted().0 { " BELOW" } else { "" },
+            self.gain(),
+            if self.gain() < self.wanted().1 { " BELOW" } else { "" },
+            self.extended.share,
+        )
+    }
+}
