@@ -56,11 +56,12 @@ struct Shares {
 }
 
 /// Every queue pair sends `packets` packets, more than its share of the millisecond that is measured.
-fn crowd(name: &str, initial_window: u32, packets: usize) -> Result<Shares> {
+fn crowd(name: &str, initial_window: u32, timeout: u32, packets: usize) -> Result<Shares> {
     let bytes = packets * MTU;
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let engine = engine()?;
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{engine:?}"));
     let options = Options {
-        engine: engine()?,
+        engine,
         seed: 31,
         threads: 2,
         pcap: Some(dir.clone()),
@@ -89,6 +90,7 @@ fn crowd(name: &str, initial_window: u32, packets: usize) -> Result<Shares> {
             psn,
             rts: RtsAttr {
                 multi_path,
+                timeout,
                 ..RtsAttr::new(psn)
             },
             depth: 2,
@@ -153,10 +155,11 @@ fn crowd(name: &str, initial_window: u32, packets: usize) -> Result<Shares> {
     Ok(shares)
 }
 
-/// Each within 10 % of its share.
+/// Each within 10 % of its share. The window is one packet and the least timeout, 131 us, is longer than the card takes to
+/// send one packet of each (30 us): with the default of 33 us a slower card would send again what waits in its own queue.
 #[test]
 fn a_thousand_queue_pairs_share_fairly() -> Result<()> {
-    let shares = crowd("crowd", 1, 64)?;
+    let shares = crowd("crowd", 1, 32, 64)?;
     assert_eq!(shares.finished, 0, "all are active to the end");
     assert!(shares.least as f64 >= 0.9 * shares.mean, "{shares:?}");
     assert!(shares.most as f64 <= 1.1 * shares.mean, "{shares:?}");
@@ -168,7 +171,9 @@ fn a_thousand_queue_pairs_share_fairly() -> Result<()> {
 #[test]
 #[ignore]
 fn a_thousand_queue_pairs_with_wide_windows_all_advance() -> Result<()> {
-    let shares = crowd("crowd-wide", MultiPath::default().initial_window, 192)?;
+    let rts = RtsAttr::new(0);
+    let window = rts.multi_path.initial_window;
+    let shares = crowd("crowd-wide", window, rts.timeout, 192)?;
     assert!(shares.least as f64 >= 0.4 * shares.mean, "{shares:?}");
     Ok(())
 }
