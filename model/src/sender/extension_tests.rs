@@ -134,7 +134,7 @@ fn section_5_hole_repair_takes_no_old_map() {
 fn section_5_hole_repair_keeps_new_packets_inside_the_bitmap() {
     let mut config = extended();
     config.initial_window = 200;
-    let mut talk = Talk::with(config, 0, 1000);
+    let talk = Talk::with(config, 0, 1000);
     assert_eq!(
         talk.c.flight(),
         200,
