@@ -6,7 +6,7 @@ use clap::{Parser, ValueEnum};
 use mprdma_host::verbs::DISTANCES;
 use mprdma_sim::time::{Ps, US};
 use mprdma_tests::figures::run::{Engine, Tally};
-use mprdma_tests::figures::setting::{round_trip, Rules, A, B, C};
+use mprdma_tests::figures::setting::{tuned, Rules, A, B, C};
 use mprdma_tests::figures::{death, ecn, loss, order};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,9 @@ struct Arguments {
     /// Simulated time of each point of loss, order and threshold, us.
     #[arg(long)]
     us: Option<u64>,
+    /// Losses of the loss table; seven from 0 to 0.1 without it.
+    #[arg(long, value_delimiter = ',')]
+    losses: Vec<f64>,
     /// Settings of the loss table.
     #[arg(long, default_value = "ABC")]
     settings: String,
@@ -76,19 +79,30 @@ fn main() -> Result<()> {
 fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
     let (time, seeds) = arguments.extent(engine, 8);
     let settings = [A, B, C].into_iter();
-    let mut found = Vec::new();
+    let file = target().join("loss.json");
+    let losses = match arguments.losses.is_empty() {
+        true => &loss::LOSSES[..],
+        false => &arguments.losses,
+    };
     println!(
         "\n## Loss on one of four paths: Gb/s, {} us, {seeds} seeds\n",
         time / US
     );
     for setting in settings.filter(|s| arguments.settings.contains(s.name)) {
-        let round_trip = round_trip(engine, &setting)?;
-        println!("setting {}: round trip {round_trip:.2} us", setting.name);
+        let (setting, before) = tuned(engine, &setting)?;
+        println!(
+            "setting {}: round trip {before:.2} us, link delay set to {} ns",
+            setting.name, setting.delay_ns
+        );
         println!("{}", loss::HEAD);
-        loss::rows(engine, setting, &loss::LOSSES, time, seeds, |row| {
+        let mut kept = Ok(());
+        loss::rows(engine, setting, losses, time, seeds, |row| {
             println!("{row}");
-            found.push(row.json(engine));
+            if engine == Engine::Rtl && kept.is_ok() {
+                kept = keep(&file, row.json(engine));
+            }
         })?;
+        kept?;
         let case = loss::Case {
             setting,
             rules: Rules::Extended,
@@ -100,16 +114,24 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
             "with 1 % of the ACKs on that path lost too: {:.1} Gb/s\n",
             both.gbps
         );
-        if engine == Engine::Rtl {
-            write(&target().join("loss.json"), &found)?;
-        }
+    }
+    if engine == Engine::Rtl {
+        println!("{}", file.display());
     }
     Ok(())
 }
 
-fn write(file: &Path, rows: &[Value]) -> Result<()> {
-    std::fs::write(file, serde_json::to_string_pretty(rows)? + "\n")?;
-    println!("{}", file.display());
+/// Puts a row into the file, in place of an older one of the same setting and loss.
+fn keep(file: &Path, row: Value) -> Result<()> {
+    let mut rows: Vec<Value> = match std::fs::read(file) {
+        Ok(text) => serde_json::from_slice(&text)?,
+        Err(_) => vec![],
+    };
+    let key = |row: &Value| (row["setting"].to_string(), row["loss"].to_string());
+    rows.retain(|old| key(old) != key(&row));
+    rows.push(row);
+    rows.sort_by_key(key);
+    std::fs::write(file, serde_json::to_string_pretty(&rows)? + "\n")?;
     Ok(())
 }
 
@@ -119,19 +141,20 @@ fn target() -> PathBuf {
 
 fn deaths(engine: Engine, seeds: u64) -> Result<()> {
     println!("\n## A path dies and returns: setting B, windows of 20 us\n");
-    println!("| seed | ACKs die too | before | three paths | while dead | least window | back at 90 % after | allowed | timeouts | used again after | its share at the end |");
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
+    println!("| seed | ACKs die too | before | three paths | while dead | least window | back at 90 % after | allowed | then | timeouts | used again after | its share at the end |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
     let time = |time: Option<u64>| time.map_or("never".into(), |t| format!("{} us", t / US));
     for (seed, both) in (1..=seeds).flat_map(|seed| [(seed, false), (seed, true)]) {
         let d = death::measure(engine, &B, both, seed)?;
         println!(
-            "| {seed} | {both} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} us | {} | {} | {:.3} |",
+            "| {seed} | {both} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} us | {:.1} | {} | {} | {:.3} |",
             d.before,
             death::three_paths(&B),
             d.dead,
             d.least,
             time(d.recovered_after),
             death::deadline() / US,
+            d.at_deadline,
             d.timeouts,
             time(d.used_after),
             d.share_at_end,

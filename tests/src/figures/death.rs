@@ -16,6 +16,8 @@ const DIES: Ps = 400 * US;
 const DEAD: Ps = 600 * US;
 /// What is looked at after its return.
 const AFTER: Ps = 300 * RTT;
+/// Windows over which a payload rate is taken: 10 RTTs, since completions in order come in leaps while a hole is open.
+const RATE_WINDOWS: usize = 5;
 /// Windows over which the share of a path is taken: 20 RTTs.
 const SHARE_WINDOWS: usize = 10;
 /// Slow unit of the protocol clock, in which the floor of the retransmission timeout counts.
@@ -28,8 +30,9 @@ pub struct Death {
     pub before: f64,
     /// Payload rate over the second half of the dead time.
     pub dead: f64,
-    /// Time from the death until a window of 2 RTTs carries 90 % of three paths' rate, and all after it until the return
-    /// carry it on average.
+    /// Payload rate from the [`deadline`] on, over 10 RTTs, Gb/s.
+    pub at_deadline: f64,
+    /// Time from the death until 10 RTTs begin that carry 90 % of three paths' rate.
     pub recovered_after: Option<Ps>,
     /// Least payload rate of a window of 2 RTTs.
     pub least: f64,
@@ -41,6 +44,15 @@ pub struct Death {
     pub timeouts: u64,
     /// Payload rate of each window.
     pub windows: Vec<f64>,
+}
+
+impl Death {
+    /// Whether goodput is back at 90 % of what three paths allow when it has to be.
+    #[must_use]
+    pub fn recovered(&self, setting: &Setting) -> bool {
+        self.at_deadline >= 0.9 * three_paths(setting)
+            && self.recovered_after.is_some_and(|time| time <= deadline())
+    }
 }
 
 /// What three of four paths allow: three quarters of the payload rate of the paths.
@@ -92,9 +104,10 @@ pub fn measure(engine: Engine, setting: &Setting, both: bool, seed: u64) -> Resu
     let (dies, back) = (window(DIES), window(DIES + DEAD));
     let rate = |first, last| seen.gbps(0, setting.mtu, first, last);
     let wanted = 0.9 * three_paths(setting);
-    let recovered = (dies + 1..back)
-        .find(|&last| rate(last - 1, last) >= wanted && rate(last, back) >= wanted)
-        .map(|last| (last - dies) as Ps * WINDOW);
+    let recovered = (dies..back - RATE_WINDOWS)
+        .find(|&first| rate(first, first + RATE_WINDOWS) >= wanted)
+        .map(|first| (first - dies) as Ps * WINDOW);
+    let due = dies + window(deadline()) + 1;
     let last = seen.samples.len() - 1;
     let used = (back + SHARE_WINDOWS..=last)
         .find(|&at| seen.share(BAD_SPINE, at - SHARE_WINDOWS, at) >= 0.15)
@@ -103,6 +116,7 @@ pub fn measure(engine: Engine, setting: &Setting, both: bool, seed: u64) -> Resu
     Ok(Death {
         before: rate(dies / 2, dies),
         dead: rate((dies + back) / 2, back),
+        at_deadline: rate(due, due + RATE_WINDOWS),
         recovered_after: recovered,
         least: windows[dies..back]
             .iter()

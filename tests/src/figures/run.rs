@@ -8,7 +8,7 @@ use mprdma_sim::engine as cards;
 use mprdma_sim::fabric::FabricStats;
 use mprdma_sim::golden::{self, Change, Flow, FlowOutcome, Latency, Load, Sample, SenderConfig};
 use mprdma_sim::scenario::Scenario;
-use mprdma_sim::time::Ps;
+use mprdma_sim::time::{Ps, NS};
 use mprdma_sim::world::Options;
 use mprdma_spec::status::WcStatus;
 use rand::{Rng, SeedableRng};
@@ -22,6 +22,11 @@ const PACKETS: u32 = 4;
 const DEPTH: usize = 60;
 /// Longest message of an on-off flow, in mean lengths.
 const LONGEST: u32 = 8;
+/// What the model adds for a card: measured on the RTL, whose frames also wait until they are whole.
+const CARD: Latency = Latency {
+    send: 1200 * NS,
+    receive: 500 * NS,
+};
 /// Time between two looks at the completion queues.
 const POLL: Ps = US / 4;
 
@@ -147,7 +152,7 @@ fn on_model(request: &Request<'_>) -> Observed {
         request.scenario,
         request.flows,
         request.changes,
-        Latency::default(),
+        CARD,
         (request.end, request.every),
         request.seed,
     );
@@ -279,7 +284,11 @@ impl Stream {
             return Ok(());
         }
         while self.posted.len() < DEPTH && self.left > 0 {
-            let packets = PACKETS.min(self.left);
+            // What ends is counted packet by packet.
+            let packets = match self.load {
+                Load::Packets(_) => 1,
+                _ => PACKETS,
+            };
             self.left -= packets;
             self.post(id, packets)?;
         }

@@ -5,12 +5,14 @@ use anyhow::{ensure, Result};
 use mprdma_sim::fabric::Fabric;
 use mprdma_sim::golden::{Flow, Load, SenderConfig};
 use mprdma_sim::scenario::Scenario;
-use mprdma_sim::time::{Ps, US};
+use mprdma_sim::time::{Ps, NS, US};
 use mprdma_spec::params;
 use std::net::Ipv4Addr;
 
 /// Round trip of one packet in an empty network that all settings have.
 pub const RTT: Ps = 10 * US;
+/// Links on the way there and back.
+const LINKS: u32 = 8;
 /// The spine whose path is lossy, or dies.
 pub const BAD_SPINE: usize = 1;
 
@@ -39,7 +41,7 @@ pub const A: Setting = Setting {
     path_gbps: 40,
     paths: 4,
     mtu: 1024,
-    delay_ns: 990,
+    delay_ns: 853,
 };
 
 /// 100 Gb/s host, four paths of a quarter.
@@ -49,7 +51,7 @@ pub const B: Setting = Setting {
     path_gbps: 25,
     paths: 4,
     mtu: 4096,
-    delay_ns: 680,
+    delay_ns: 543,
 };
 
 /// 40 Gb/s host, four paths of a quarter.
@@ -59,7 +61,7 @@ pub const C: Setting = Setting {
     path_gbps: 10,
     paths: 4,
     mtu: 1024,
-    delay_ns: 810,
+    delay_ns: 673,
 };
 
 /// A sender and the bitmap of its peer.
@@ -159,7 +161,7 @@ pub fn round_trip(engine: Engine, setting: &Setting) -> Result<f64> {
         sender,
         mtu: setting.mtu,
         slots: Rules::Extended.slots(),
-        load: Load::Endless,
+        load: Load::Packets(1 << 16),
     };
     let seen = run(
         engine,
@@ -172,6 +174,22 @@ pub fn round_trip(engine: Engine, setting: &Setting) -> Result<f64> {
             seed: 1,
         },
     )?;
-    let gbps = seen.gbps(0, setting.mtu, 0, 4);
-    Ok(f64::from(setting.mtu) * 8.0 / gbps / 1000.0)
+    let packets = seen.samples[4].delivered[0] - seen.samples[0].delivered[0];
+    // Half a packet was under way at the end, on average.
+    Ok((seen.samples[4].at as f64 / US as f64) / (packets as f64 + 0.5))
+}
+
+/// The setting with the link delay that makes the round trip [`RTT`] on this engine, and the round trip before.
+pub fn tuned(engine: Engine, setting: &Setting) -> Result<(Setting, f64)> {
+    let found = round_trip(engine, setting)?;
+    let excess = found * 1000.0 - RTT as f64 / NS as f64;
+    let delay = f64::from(setting.delay_ns) - excess / f64::from(LINKS);
+    let delay_ns = delay.round() as u32;
+    Ok((
+        Setting {
+            delay_ns,
+            ..*setting
+        },
+        found,
+    ))
 }
