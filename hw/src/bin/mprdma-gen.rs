@@ -145,13 +145,13 @@ fn state(config: &Config, out: &Path) -> Result<()> {
         let mut bits = 0;
         for field in budget.fields.iter().filter(|field| field.class == class) {
             println!(
-                "  {:<28} {:<16} {:>6}",
+                "  {:<34} {:<16} {:>6}",
                 field.block, field.field, field.bits
             );
             bits += field.bits;
         }
         println!(
-            "  {:<45} {bits:>6} bits, {} bytes\n",
+            "  {:<51} {bits:>6} bits, {} bytes\n",
             "sum",
             bits.div_ceil(8)
         );
