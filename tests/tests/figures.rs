@@ -4,7 +4,7 @@ use anyhow::Result;
 use mprdma_sim::time::US;
 use mprdma_tests::figures::loss::Case;
 use mprdma_tests::figures::run::{Engine, Tally};
-use mprdma_tests::figures::setting::{round_trip, Rules, A, B, C, RTT};
+use mprdma_tests::figures::setting::{round_trip, tuned, Rules, A, B, C, RTT};
 use mprdma_tests::figures::{death, ecn, loss, order};
 
 const SEEDS: u64 = 3;
@@ -12,7 +12,7 @@ const SEEDS: u64 = 3;
 #[test]
 fn a_round_trip_takes_ten_microseconds() -> Result<()> {
     for setting in [A, B, C] {
-        let found = round_trip(Engine::Model, &setting)?;
+        let found = round_trip(Engine::Model, &tuned(Engine::Model, &setting)?.0)?;
         println!("{}: {found:.2} us", setting.name);
         assert!((9.8..10.2).contains(&found), "{found} us");
     }
