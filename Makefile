@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 FILE ?=
 
-.PHONY: setup demo test test-long bench bench-loss figures lockstep lint rtl docs clean
+.PHONY: setup demo test test-long bench bench-loss figures lockstep mutants lint rtl docs clean
 
 setup:
 	@scripts/setup.sh
@@ -36,6 +36,10 @@ bench-loss: setup
 
 lockstep: setup
 	@scripts/lockstep.sh
+
+# Breaks each rule of docs/protocol.md in the printed RTL; every mutant must be noticed. MPRDMA_JOBS=n runs n at a time.
+mutants: setup
+	@scripts/mutants.sh
 
 lint: setup
 	$(CARGO) run -p mprdma-hw --bin mprdma-lint

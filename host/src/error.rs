@@ -109,6 +109,17 @@ pub enum Error {
         /// How many exist.
         limit: usize,
     },
+    /// A completion for a receive request that was never posted.
+    #[error(
+        "QP {qpn}: a message completed receive request {index}, which is not posted: its peer numbers messages wrongly; \
+         the queue pair is in ERROR now"
+    )]
+    UnpostedReceive {
+        /// Queue pair number.
+        qpn: u32,
+        /// Free-running index of the request.
+        index: u16,
+    },
     /// The operation is not allowed in the queue pair's state.
     #[error("QP {qpn}: {what} is not possible in state {state:?}")]
     WrongState {

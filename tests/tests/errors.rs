@@ -538,7 +538,35 @@ fn a_receive_request_never_comes() -> Result<()> {
     bench.goes_on()
 }
 
+#[test]
+fn receive_requests_of_a_broken_queue_pair_are_flushed() -> Result<()> {
+    let bench = bench(112, &impatient())?;
+    let requests: Vec<_> = (0..6).map(receive).collect();
+    bench.pair.rx.post_recv(&requests)?;
+    // A key that nobody has breaks it on both sides, with two completions still to be taken.
+    let bad = SendWr {
+        rkey: bench.target.rkey() ^ 0x100,
+        ..bench.good(2)
+    };
+    bench
+        .pair
+        .tx
+        .post_send(&[with_imm(bench.good(0), 1), with_imm(bench.good(1), 2), bad])?;
+    assert_eq!(bench.statuses(3, SOON)?[2].1, WcStatus::RemoteAccessError);
+    let flushed = |wr_id: u64| match wr_id {
+        0 | 1 => (wr_id, WcStatus::Success),
+        _ => (wr_id, WcStatus::WorkRequestFlushed),
+    };
+    let found = bench.rig.completions(1, 6, SOON)?;
+    let found: Vec<_> = found.iter().map(|wc| (wc.wr_id, wc.status)).collect();
+    assert_eq!(found, (0..6).map(flushed).collect::<Vec<_>>());
+    bench.pair.rx.post_recv(&[receive(6)])?;
+    assert_eq!(bench.rig.completions(1, 1, SOON)?[0].wr_id, 6);
+    bench.goes_on()
+}
+
 mprdma_tests::on_model!(
+    receive_requests_of_a_broken_queue_pair_are_flushed,
     local_keys,
     a_local_key_of_another_domain,
     remote_keys,

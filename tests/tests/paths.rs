@@ -33,7 +33,9 @@ fn four_paths_share_the_load_and_fill_the_link() -> Result<()> {
         "{:.3?}",
         result.shares
     );
-    assert_eq!(result.sent(Counter::TxRetransmissions), 0);
+    // Nothing is lost, but hole_repair takes a packet that is more than delta late for lost.
+    let resent = result.sent(Counter::TxRetransmissions);
+    assert!(resent * 500 <= result.sent(Counter::TxFrames), "{resent}");
     if messages(0) == 64 {
         assert!(result.steady_gbps >= 90.0, "{:.1} Gb/s", result.steady_gbps);
         assert!(
@@ -79,13 +81,27 @@ fn one_path_carries_a_quarter() -> Result<()> {
     Ok(())
 }
 
-/// A spine at a quarter of its rate carries less than half of its share, and nothing is lost.
+/// A spine at a quarter of its rate carries less than half of its share, and nothing is lost. With the extensions more is
+/// lost of the other paths in single seeds (docs/measurements.md): what is late by more than delta is resent, and the
+/// packets that it displaced follow the recycled paths.
 #[test]
 fn a_slow_spine_is_spared() -> Result<()> {
+    let published = PairAttr {
+        rts: RtsAttr {
+            multi_path: MultiPath::default().as_published(),
+            ..RtsAttr::new(0)
+        },
+        ..PairAttr::default()
+    };
+    slow_spine(&published, 60.0)?;
+    slow_spine(&PairAttr::default(), 50.0)
+}
+
+fn slow_spine(attr: &PairAttr, least_gbps: f64) -> Result<()> {
     let slow = "\n[[link]]\nfrom = \"leaf*\"\nto = \"spine2\"\nboth = true\nrate_gbps = 6.25\n";
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/scenarios/demo.toml");
     let rig = Rig::start(&(std::fs::read_to_string(file)? + slow), 0)?;
-    let result = stream(&rig, &PairAttr::default(), messages(16), MIB, 16)?;
+    let result = stream(&rig, attr, messages(16), MIB, 16)?;
     println!(
         "{:.1} Gb/s, shares {:.3?}, {} retransmissions, {} drops",
         result.steady_gbps,
@@ -94,7 +110,11 @@ fn a_slow_spine_is_spared() -> Result<()> {
         rig.sim.stats().fabric.drops,
     );
     assert!(result.shares[2] < 0.12, "{:.3?}", result.shares);
-    assert!(result.steady_gbps > 60.0, "{:.1} Gb/s", result.steady_gbps);
+    assert!(
+        result.steady_gbps > least_gbps,
+        "{:.1} Gb/s",
+        result.steady_gbps
+    );
     assert_eq!(rig.sim.stats().fabric.drops, 0);
     Ok(())
 }

@@ -229,6 +229,8 @@ fn first_middle_and_last_packet_lost_in_turn() -> Result<()> {
     Ok(())
 }
 
+mprdma_tests::on_model!(first_middle_and_last_packet_lost_in_turn);
+
 /// Minutes: every position of 1 to 70 packets.
 #[test]
 #[ignore]

@@ -57,7 +57,7 @@ fn a_flag_is_never_visible_before_its_data() -> Result<()> {
 #[ignore = "takes minutes"]
 fn ten_thousand_pairs_and_the_cost_of_sync() -> Result<()> {
     let (with, without) = pairs(10_000)?;
-    let waiting = run(SEED, 2_000, Order::Wait, &PairAttr::default())?;
+    let waiting = run(SEED, 1_000, Order::Wait, &PairAttr::default())?;
     show("host waits", &waiting);
     assert_eq!((waiting.violations, waiting.overtakings), (0, 0));
     println!(

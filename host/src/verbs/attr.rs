@@ -375,7 +375,7 @@ pub struct Wc {
     pub imm: Option<u32>,
     /// Queue pair.
     pub qp_num: u32,
-    /// Protocol clock when the entry was made, in 64 ns ticks; wraps.
+    /// Protocol clock when the entry was made, in 64 ns ticks; wraps. 0 for receive requests flushed by the driver.
     pub timestamp: u32,
 }
 

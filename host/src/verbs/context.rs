@@ -1,10 +1,11 @@
 //! An opened card.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use mprdma_spec::command::{qp_image, trace_request, Opcode, QpState, TRACED_VPS, TRACE_GROUP};
+use mprdma_spec::command::{qp_image, trace_request, Opcode, TRACED_VPS, TRACE_GROUP};
 use mprdma_spec::counter::Counter;
 use tracing::{debug, warn};
 
@@ -58,6 +59,7 @@ pub(super) struct Inner {
     mappings: Mutex<HashMap<u64, Weak<Mapping>>>,
     events: Mutex<EventQueue>,
     live: Mutex<Live>,
+    failures: Arc<AtomicU32>,
 }
 
 /// Objects that events name by number.
@@ -111,6 +113,7 @@ impl Context {
             mappings: Mutex::default(),
             events: Mutex::new(events),
             live: Mutex::default(),
+            failures: Arc::default(),
         };
         if let Some(mac) = attr.mac {
             inner.control.set_mac(mac)?;
@@ -313,7 +316,7 @@ impl Context {
             match event {
                 AsyncEvent::QpFatal { qpn, .. } | AsyncEvent::QpAccess { qpn } => {
                     if let Some(qp) = live.qps.get(&qpn).and_then(Weak::upgrade) {
-                        qp.set_state(QpState::Error);
+                        qp.set_failed();
                     }
                 }
                 AsyncEvent::CqError { cqn } => {
@@ -331,6 +334,11 @@ impl Context {
 
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {
         lock(&self.0.live)
+    }
+
+    /// Counts up whenever a queue pair in ERROR may have receive requests to flush.
+    pub(super) fn failures(&self) -> &Arc<AtomicU32> {
+        &self.0.failures
     }
 
     pub(super) fn number(&self, kind: Kind) -> Result<Number, Error> {

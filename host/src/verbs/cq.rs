@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
-use mprdma_spec::command::{cq_image, Opcode, QpState};
+use mprdma_spec::command::{cq_image, Opcode};
 use mprdma_spec::csr;
 use mprdma_spec::descriptor::{cqe, WcOpcode, CQE_WITH_IMM};
 use mprdma_spec::status::WcStatus;
@@ -17,6 +17,7 @@ use super::image::Image;
 use super::mr::Mapping;
 use super::numbers::Number;
 use super::qp_shared::QpShared;
+use crate::control::Control;
 use crate::error::Error;
 
 /// Vectors are shared by queues, so a raise may be another queue's: a waiter looks again after this long.
@@ -52,7 +53,17 @@ struct Position {
     /// What the card was last told.
     reported: u16,
     /// Queue pairs that complete here.
-    qps: HashMap<u32, Weak<QpShared>>,
+    qps: HashMap<u32, Attached>,
+    /// What [`Context::failures`] was when nothing was left to flush.
+    settled: u32,
+}
+
+/// A queue pair that completes here.
+#[derive(Debug)]
+struct Attached {
+    qp: Weak<QpShared>,
+    /// Its receive requests too.
+    receives: bool,
 }
 
 impl Context {
@@ -112,8 +123,11 @@ impl CqShared {
         self.dead.store(true, Ordering::Relaxed);
     }
 
-    pub fn attach(&self, qpn: u32, qp: &Arc<QpShared>) {
-        lock(&self.position).qps.insert(qpn, Arc::downgrade(qp));
+    /// The last call for a queue pair counts.
+    pub fn attach(&self, qpn: u32, qp: &Arc<QpShared>, receives: bool) {
+        let qp = Arc::downgrade(qp);
+        let attached = Attached { qp, receives };
+        lock(&self.position).qps.insert(qpn, attached);
     }
 
     pub fn detach(&self, qpn: u32) {
@@ -151,10 +165,11 @@ impl Cq {
         self.0.shared.capacity().into()
     }
 
-    /// Takes up to `limit` completions, in the order in which the card wrote them; none is no error.
+    /// Takes up to `limit` completions, in the order in which the card wrote them; none is no error. Receive requests of
+    /// a queue pair in ERROR follow when the card's completions are all taken.
     ///
     /// # Errors
-    /// [`Error::CqOverflow`] once the card has dropped a completion and all earlier ones were taken,
+    /// [`Error::UnpostedReceive`], once per queue pair, when a peer breaks the protocol; [`Error::CqOverflow`] once the card has dropped a completion and all earlier ones were taken,
     /// [`Error::BadEntry`] when the card writes nonsense, or a device error.
     pub fn poll(&self, limit: usize) -> Result<Vec<Wc>, Error> {
         let shared = &self.0.shared;
@@ -164,8 +179,17 @@ impl Cq {
             let Some(entry) = shared.entry(position.consumer)? else {
                 break;
             };
+            match position.complete(&entry) {
+                Ok(completion) => completions.extend(completion),
+                Err(error) if completions.is_empty() => {
+                    position.consumer = position.consumer.wrapping_add(1);
+                    position.blame(&error, self.0.context.control())?;
+                    return Err(error);
+                }
+                // What was taken before is handed over first.
+                Err(_) => break,
+            }
             position.consumer = position.consumer.wrapping_add(1);
-            completions.extend(position.complete(&entry)?);
         }
         // Told in quarters of the ring: a doorbell per look would cost more than the look.
         if position.consumer.wrapping_sub(position.reported) >= (shared.capacity() / 4).max(1) {
@@ -177,6 +201,47 @@ impl Cq {
             if shared.dead.load(Ordering::Relaxed) {
                 return Err(Error::CqOverflow { cqn: self.number() });
             }
+            completions = self.flush(limit)?;
+        }
+        Ok(completions)
+    }
+
+    /// Completions of receive requests that no message will take any more.
+    fn flush(&self, limit: usize) -> Result<Vec<Wc>, Error> {
+        let context = &self.0.context;
+        let failures = context.failures().load(Ordering::Relaxed);
+        let mut position = lock(&self.0.shared.position);
+        if position.settled == failures {
+            return Ok(vec![]);
+        }
+        let mut completions = vec![];
+        let mut settled = true;
+        for (&qp_num, attached) in position
+            .qps
+            .iter()
+            .filter(|(_, attached)| attached.receives)
+        {
+            let Some(qp) = attached.qp.upgrade() else {
+                continue;
+            };
+            let room = limit - completions.len();
+            let Some(requests) = qp.flush(context, room)? else {
+                settled = false;
+                continue;
+            };
+            settled &= requests.len() < room;
+            completions.extend(requests.into_iter().map(|wr_id| Wc {
+                wr_id,
+                status: WcStatus::WorkRequestFlushed,
+                opcode: Some(WcOpcode::RecvRdmaWithImm),
+                byte_len: 0,
+                imm: None,
+                qp_num,
+                timestamp: 0,
+            }));
+        }
+        if settled {
+            position.settled = failures;
         }
         Ok(completions)
     }
@@ -227,11 +292,26 @@ impl Cq {
 }
 
 impl Position {
+    /// A peer that makes completions of what was not posted goes on with nobody.
+    fn blame(&self, error: &Error, control: &Control) -> Result<(), Error> {
+        let Error::UnpostedReceive { qpn, .. } = error else {
+            return Ok(());
+        };
+        match self.qps.get(qpn).and_then(|attached| attached.qp.upgrade()) {
+            Some(qp) => qp.fail(control),
+            None => Ok(()),
+        }
+    }
+
     /// Turns an entry into a completion; nothing for a queue pair that is gone.
     fn complete(&self, entry: &[u8; cqe::BYTES]) -> Result<Option<Wc>, Error> {
         let qpn = cqe::QPN.get(entry) as u32;
         let index = cqe::WQE_INDEX.get(entry) as u16;
-        let Some(qp) = self.qps.get(&qpn).and_then(Weak::upgrade) else {
+        let Some(qp) = self
+            .qps
+            .get(&qpn)
+            .and_then(|attached| attached.qp.upgrade())
+        else {
             debug!(qpn, index, "completion of a queue pair that is gone");
             return Ok(None);
         };
@@ -251,14 +331,24 @@ impl Position {
         }
         // Bit 7 tells completions of the receive queue, as in verbs.
         let received = code & 0x80 != 0;
-        let wr_id = qp.retire(received, index).ok_or_else(|| {
-            let queue = if received { "receive" } else { "send" };
-            bad(format!(
-                "QP {qpn} has no {queue} request {index} outstanding"
-            ))
-        })?;
+        let wr_id = match qp.retire(received, index) {
+            Some(wr_id) => wr_id,
+            None if received && qp.is_failed() => {
+                debug!(
+                    qpn,
+                    index, "completion of a receive request that is not posted"
+                );
+                return Ok(None);
+            }
+            None if received => return Err(Error::UnpostedReceive { qpn, index }),
+            None => {
+                return Err(bad(format!(
+                    "QP {qpn} has no send request {index} outstanding"
+                )))
+            }
+        };
         if status != WcStatus::Success {
-            qp.set_state(QpState::Error);
+            qp.set_failed();
         }
         let with_imm = cqe::FLAGS.get(entry) & CQE_WITH_IMM != 0;
         Ok(Some(Wc {

@@ -1,5 +1,6 @@
 //! Queue pairs.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use mprdma_spec::command::{
@@ -79,16 +80,18 @@ impl Pd {
         let shared = Arc::new(QpShared {
             qpn,
             mode: attr.mode,
+            failures: Arc::clone(context.failures()),
             inner: Mutex::new(State {
                 state: QpState::Reset,
                 image,
                 sq: WorkQueue::new(sq_log2),
                 rq: WorkQueue::new(rq_log2),
+                received_all: false,
             }),
         });
         context.live().qps.insert(qpn, Arc::downgrade(&shared));
-        attr.send_cq.0.shared.attach(qpn, &shared);
-        attr.recv_cq.0.shared.attach(qpn, &shared);
+        attr.send_cq.0.shared.attach(qpn, &shared, false);
+        attr.recv_cq.0.shared.attach(qpn, &shared, true);
         let (send_cq, recv_cq) = (attr.send_cq.clone(), attr.recv_cq.clone());
         Ok(Qp {
             shared,
@@ -244,24 +247,14 @@ impl Qp {
         Ok(())
     }
 
-    /// Any state but RESET to ERROR: outstanding send requests complete with
-    /// [`WorkRequestFlushed`](mprdma_spec::status::WcStatus::WorkRequestFlushed).
+    /// Any state but RESET to ERROR: outstanding requests complete with
+    /// [`WorkRequestFlushed`](mprdma_spec::status::WcStatus::WorkRequestFlushed), those of the send queue by the card,
+    /// those of the receive queue by the driver when the completion queue is polled.
     ///
     /// # Errors
     /// [`Error::WrongState`] or the card's refusal.
     pub fn modify_to_error(&self) -> Result<(), Error> {
-        let mut inner = lock(&self.shared.inner);
-        let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error];
-        self.shared.expect(&inner, "a change to ERROR", &states)?;
-        inner
-            .image
-            .set(qp_image::STATE, QpState::Error as u64)
-            .set(qp_image::MASK, MASK_STATE);
-        self.context()
-            .control()
-            .command(Opcode::ModifyQp, &inner.image.0)?;
-        inner.state = QpState::Error;
-        Ok(())
+        self.shared.fail(self.context().control())
     }
 
     /// Any state to RESET: everything posted is forgotten, without completions.
@@ -275,6 +268,7 @@ impl Qp {
         inner.state = QpState::Reset;
         inner.sq.clear();
         inner.rq.clear();
+        inner.received_all = false;
         inner
             .image
             .set(qp_image::STATE, QpState::Init as u64)
@@ -337,6 +331,9 @@ impl Qp {
                 .memory()
                 .write(self.rq_offset + slot * rq_wqe::BYTES, &entry)?;
             posted += 1;
+        }
+        if inner.state == QpState::Error {
+            self.shared.failures.fetch_add(1, Ordering::Relaxed);
         }
         if posted > 0 && inner.state != QpState::Init {
             self.doorbell(csr::DB_RQ, inner.rq.producer())?;

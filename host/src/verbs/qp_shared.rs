@@ -1,12 +1,13 @@
 //! The part of a queue pair that is reached by its number: completions, events, operators.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_MULTIPATH, MASK_SENDER};
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
 use serde::{Deserialize, Serialize};
 
 use super::attr::{state_name, Mode};
-use super::context::lock;
+use super::context::{lock, Context};
 use super::image::Image;
 use super::parameters::{MultiPath, Parameters, Timers};
 use super::work::WorkQueue;
@@ -18,6 +19,8 @@ use crate::error::Error;
 pub(super) struct QpShared {
     pub qpn: u32,
     pub mode: Mode,
+    /// [`Context::failures`].
+    pub failures: Arc<AtomicU32>,
     pub inner: Mutex<State>,
 }
 
@@ -27,6 +30,8 @@ pub(super) struct State {
     pub image: Image,
     pub sq: WorkQueue,
     pub rq: WorkQueue,
+    /// In ERROR: all completions that the card makes of receive requests were taken.
+    pub received_all: bool,
 }
 
 /// What the driver knows of a queue pair without asking the card.
@@ -51,8 +56,47 @@ pub struct QpSummary {
 }
 
 impl QpShared {
-    pub fn set_state(&self, state: QpState) {
-        lock(&self.inner).state = state;
+    /// The card has moved it to ERROR.
+    pub fn set_failed(&self) {
+        lock(&self.inner).state = QpState::Error;
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn is_failed(&self) -> bool {
+        lock(&self.inner).state == QpState::Error
+    }
+
+    /// Tells the card to move it to ERROR.
+    pub fn fail(&self, control: &Control) -> Result<(), Error> {
+        let mut inner = lock(&self.inner);
+        let states = [QpState::Init, QpState::Rtr, QpState::Rts, QpState::Error];
+        self.expect(&inner, "a change to ERROR", &states)?;
+        inner
+            .image
+            .set(qp_image::STATE, QpState::Error as u64)
+            .set(qp_image::MASK, MASK_STATE);
+        control.command(Opcode::ModifyQp, &inner.image.0)?;
+        inner.state = QpState::Error;
+        self.failures.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// In ERROR: up to `limit` receive requests that no message will take. Nothing while the card's own completions are
+    /// on their way: its receiver half says which it makes.
+    pub fn flush(&self, context: &Context, limit: usize) -> Result<Option<Vec<u64>>, Error> {
+        let mut inner = lock(&self.inner);
+        if inner.state != QpState::Error || inner.rq.outstanding() == 0 {
+            return Ok(Some(vec![]));
+        }
+        if !inner.received_all {
+            let status = context.query_qp(self.qpn)?;
+            let next = status.rcv_wsn as u16;
+            if status.rx_state != state_name(QpState::Error) || next != inner.rq.retired() {
+                return Ok(None);
+            }
+            inner.received_all = true;
+        }
+        Ok(Some(inner.rq.flush(limit)))
     }
 
     pub fn retire(&self, received: bool, index: u16) -> Option<u64> {

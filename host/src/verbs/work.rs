@@ -51,6 +51,18 @@ impl WorkQueue {
         Some(self.wr_ids[usize::from(index) & (self.capacity() - 1)])
     }
 
+    /// Index of the oldest request outstanding.
+    pub const fn retired(&self) -> u16 {
+        self.retired
+    }
+
+    /// Frees up to `limit` of the oldest entries, and returns their requests.
+    pub fn flush(&mut self, limit: usize) -> Vec<u64> {
+        (0..limit)
+            .map_while(|_| self.retire(self.retired))
+            .collect()
+    }
+
     /// Empties the queue and starts at index 0 again.
     pub fn clear(&mut self) {
         (self.producer, self.retired) = (0, 0);
@@ -81,6 +93,20 @@ mod tests {
             );
         }
         assert!(next > 65_536, "the index wrapped");
+    }
+
+    #[test]
+    fn a_flush_takes_the_oldest_first_and_what_is_there() {
+        let mut queue = WorkQueue::new(2);
+        for wr_id in 10..14 {
+            queue.push(wr_id);
+        }
+        assert_eq!(queue.retire(0), Some(10));
+        assert_eq!(queue.flush(2), [11, 12]);
+        queue.push(14);
+        assert_eq!(queue.flush(9), [13, 14]);
+        assert!(queue.flush(9).is_empty());
+        assert_eq!((queue.outstanding(), queue.retired()), (0, 5));
     }
 
     #[test]

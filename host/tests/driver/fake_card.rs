@@ -263,6 +263,17 @@ impl Card {
         self.answer(&result)
     }
 
+    /// A completion of the next receive request of a queue pair, posted or not: what a peer can bring about that repeats
+    /// message numbers.
+    pub fn complete_receive(&mut self, qpn: u32) {
+        let qp = self.qps.get_mut(&qpn).unwrap();
+        let index = qp.rq_consumer;
+        qp.rq_consumer = index.wrapping_add(1);
+        let cqn = qp_image::RQ_CQN.get(&qp.image) as u32;
+        let opcode = WcOpcode::RecvRdmaWithImm as u64;
+        self.complete(cqn, qpn, index, WcStatus::Success, opcode, 0, Some(7));
+    }
+
     pub fn objects(&self) -> usize {
         self.qps.len() + self.cqs.len() + self.eqs.len() + self.mrs.len()
     }
@@ -660,6 +671,7 @@ impl Card {
                     qp_status::RX_STATE.set(&mut result, qp.state());
                     qp_status::CWND.set(&mut result, 33);
                     qp_status::MSN.set(&mut result, qp.messages);
+                    qp_status::RCV_WSN.set(&mut result, qp.rq_consumer.into());
                     self.answer(&result)
                 }
             },

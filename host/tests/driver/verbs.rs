@@ -463,6 +463,71 @@ fn states_are_walked_in_order() {
     assert_eq!(a.completions(1)[0].status, WcStatus::WorkRequestFlushed);
 }
 
+fn receives(range: std::ops::Range<u64>) -> Vec<RecvWr> {
+    let receive = |wr_id| RecvWr {
+        wr_id,
+        ..RecvWr::default()
+    };
+    range.map(receive).collect()
+}
+
+#[test]
+fn receive_requests_are_flushed_in_error_after_what_came() {
+    let (a, b, _) = End::pair(8, 16);
+    b.qp.post_recv(&receives(0..5)).unwrap();
+    let with_imm = SendWr {
+        opcode: WrOpcode::RdmaWriteWithImm,
+        ..a.write_wr(1, 0, &b, 0, 10)
+    };
+    a.qp.post_send(&[with_imm; 2]).unwrap();
+    assert_eq!(a.completions(2).len(), 2);
+    // The two completions are in the ring already.
+    b.qp.modify_to_error().unwrap();
+    let got = |count| -> Vec<(u64, WcStatus)> {
+        let completions = b.completions(count);
+        completions.iter().map(|wc| (wc.wr_id, wc.status)).collect()
+    };
+    let flushed = WcStatus::WorkRequestFlushed;
+    assert_eq!(
+        got(5),
+        [
+            (0, WcStatus::Success),
+            (1, WcStatus::Success),
+            (2, flushed),
+            (3, flushed),
+            (4, flushed)
+        ]
+    );
+    b.qp.post_recv(&receives(5..7)).unwrap();
+    assert_eq!(b.cq.poll(1).unwrap()[0].wr_id, 5);
+    assert_eq!(got(1), [(6, flushed)]);
+    assert!(b.cq.poll(9).unwrap().is_empty());
+    b.qp.modify_to_reset().unwrap();
+    b.qp.modify_to_init(&InitAttr::default()).unwrap();
+    b.qp.post_recv(&receives(7..8)).unwrap();
+    assert!(b.cq.poll(9).unwrap().is_empty(), "it is in order again");
+}
+
+#[test]
+fn a_completion_of_what_was_not_posted_stops_the_queue_pair_alone() {
+    let (a, b, fabric) = End::pair(8, 16);
+    b.qp.post_recv(&receives(0..1)).unwrap();
+    for _ in 0..3 {
+        fabric.lock().unwrap().cards[1].complete_receive(b.qp.qp_num());
+    }
+    // What came before is not lost.
+    assert_eq!(b.cq.poll(9).unwrap()[0].wr_id, 0);
+    let error = b.cq.poll(9).unwrap_err();
+    assert!(
+        matches!(error, Error::UnpostedReceive { qpn, index: 1 } if qpn == b.qp.qp_num()),
+        "{error}"
+    );
+    assert_eq!(b.qp.state(), QpState::Error);
+    assert!(b.cq.poll(9).unwrap().is_empty(), "once is enough");
+    a.qp.post_send(&[a.write_wr(1, 0, &b, 0, 10)]).unwrap();
+    assert_eq!(a.completions(1)[0].status, WcStatus::RetryExceeded);
+}
+
 #[test]
 fn another_mtu_at_rtr_is_taken() {
     let fabric = Fabric::new(2, Traits::default());

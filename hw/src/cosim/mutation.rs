@@ -102,7 +102,10 @@ fn resolve(text: &str, fields: &HashMap<String, Place>) -> Result<String, String
         }
         let end = rest.find(|c| !in_word(c)).unwrap_or(rest.len());
         let (word, mut after) = rest.split_at(end);
-        match fields.get(word) {
+        match fields
+            .get(word)
+            .or_else(|| fields.get(&without_version(word)))
+        {
             Some(Place { low, bits }) => {
                 let signal = word.split('.').next().unwrap_or(word);
                 let index = after
@@ -129,6 +132,17 @@ fn resolve(text: &str, fields: &HashMap<String, Place>) -> Result<String, String
         rest = after;
     }
     Ok(out)
+}
+
+/// `next.tail` for `next_v3.tail`: the printer's net for an intermediate value has the fields of its signal.
+fn without_version(word: &str) -> String {
+    let is_version = |v: &str| !v.is_empty() && v.bytes().all(|c| c.is_ascii_digit());
+    word.split_once('.')
+        .and_then(|(signal, field)| Some((signal.rsplit_once("_v")?, field)))
+        .filter(|((_, version), _)| is_version(version))
+        .map_or_else(String::new, |((signal, _), field)| {
+            format!("{signal}.{field}")
+        })
 }
 
 /// Every `signal.field` of the block and of the blocks below it. The block's own signals come first; a name that stands

@@ -247,7 +247,11 @@ fn compile_model(
         |name: &&String| std::fs::metadata(model.join(name)).map_or(0, |metadata| metadata.len());
     let (slow_files, fast_files): (Vec<&String>, Vec<&String>) =
         sources.iter().partition(|name| slow(name));
-    if fast_files.iter().map(size).sum::<u64>() < 200_000 {
+    if options.optimise == 0 {
+        // Reading Verilator's headers is most of the work.
+        let text = include(sources.iter().collect()) + "#include \"main.cpp\"\n";
+        units.push(("all".into(), text, 0));
+    } else if fast_files.iter().map(size).sum::<u64>() < 200_000 {
         units.push(("fast".into(), include(fast_files), options.optimise));
     } else {
         for (index, file) in fast_files.into_iter().enumerate() {
@@ -258,8 +262,10 @@ fn compile_model(
             ));
         }
     }
-    units.push(("slow".into(), include(slow_files), 0));
-    units.push(("main".into(), "#include \"main.cpp\"\n".into(), 2));
+    if options.optimise != 0 {
+        units.push(("slow".into(), include(slow_files), 0));
+        units.push(("main".into(), "#include \"main.cpp\"\n".into(), 2));
+    }
     for (name, text, _) in &units {
         write(&dir.join(format!("unit_{name}.cpp")), text)?;
     }

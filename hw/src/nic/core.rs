@@ -268,6 +268,7 @@ impl<
         self.registers.telemetry.next = self.telemetry.cfg_result.val();
         self.registers.tx_marker.next = self.tx_build.tx_marker.val();
         self.registers.rx_marker.next = self.place.rx_marker.val();
+        self.registers.acks_busy.next = self.place.ack_valid.val() | self.tx_build.acks_busy.val();
         self.is_ready.d.next = self.sq_fetch.init_done.val()
             & self.sender.init_done.val()
             & self.segment.init_done.val()

@@ -3,12 +3,14 @@
 //! The measure is RC mode as protocol section 8 states it: go-back-N, NAK, RNR and timeout as in IBA, DCQCN. A QP is in
 //! one mode, so a field that has a counterpart of at least its width in RC mode adds nothing.
 
-use super::Class::{self, Extension, Mp, MpQueue, Queue, Rc};
+use super::Class::{self, Extension, Mp, MpQueue, Queue, Rc, Telemetry};
 
 /// What a memory of the core is.
 pub(super) enum Role {
     /// Words of each queue pair; every field has a class.
     PerQp(&'static [(&'static str, Share)]),
+    /// Words of each queue pair, every field of this class.
+    Record(Class),
     /// One word per object of any kind, so one per queue pair.
     Object(&'static [(&'static str, Share)]),
     /// Deep enough for a word per queue pair, but not of one.
@@ -77,6 +79,8 @@ pub(super) const ROLES: &[(&str, Role)] = &[
         "place.slots",
         Role::PerQp(&[("imm", All(MpQueue)), ("byte_len", All(MpQueue))]),
     ),
+    ("telemetry.sender_stats.tallies", Role::Record(Telemetry)),
+    ("telemetry.receiver_stats.tallies", Role::Record(Telemetry)),
 ];
 
 const OBJECT: &[(&str, Share)] = &[("exists", All(Rc)), ("generation", All(Rc))];

@@ -8,7 +8,7 @@ mod classes;
 mod memories;
 
 use crate::registry::{self, RegistryError};
-use crate::verilog::{fields, PrintError};
+use crate::verilog::{fields, type_bits, PrintError};
 use classes::{Role, Share, ROLES};
 use memories::{memories, Memory};
 use mprdma_spec::config::Config;
@@ -123,6 +123,7 @@ fn classified(
         match role {
             Role::PerQp(classes) => all.extend(split(memory, qp_log2, classes)?),
             Role::Object(classes) => all.extend(split(memory, memory.depth_log2, classes)?),
+            Role::Record(class) => all.extend(whole(memory, qp_log2, *class)),
             Role::Shared => {}
         }
     }
@@ -149,6 +150,32 @@ fn classified(
     })
 }
 
+/// The names and bits of a memory's fields.
+fn record(memory: &Memory) -> Vec<(String, usize)> {
+    let record: Vec<_> = fields(&memory.word)
+        .into_iter()
+        .map(|field| (field.name, field.bits))
+        .collect();
+    if record.is_empty() {
+        // Plain bits, not a record.
+        return vec![("bits".into(), type_bits(&memory.word))];
+    }
+    record
+}
+
+/// The fields of a memory that is of one class.
+fn whole(memory: &Memory, qp_log2: usize, class: Class) -> Vec<StateField> {
+    let words = 1 << memory.depth_log2.saturating_sub(qp_log2);
+    let all = record(memory).into_iter();
+    all.map(|(field, bits)| StateField {
+        block: memory.path.clone(),
+        field,
+        bits: bits * words,
+        class,
+    })
+    .collect()
+}
+
 /// The fields of one memory that has 2^(depth - `qp_log2`) words per queue pair.
 fn split(
     memory: &Memory,
@@ -156,14 +183,7 @@ fn split(
     classes: &'static [(&'static str, Share)],
 ) -> Result<Vec<StateField>, StateError> {
     let words = 1 << memory.depth_log2.saturating_sub(qp_log2);
-    let mut record: Vec<(String, usize)> = fields(&memory.word)
-        .into_iter()
-        .map(|field| (field.name, field.bits))
-        .collect();
-    if record.is_empty() {
-        // Plain bits, not a record.
-        record.push(("bits".into(), crate::verilog::type_bits(&memory.word)));
-    }
+    let record = record(memory);
     let missing = classes
         .iter()
         .find(|(name, _)| record.iter().all(|(field, _)| field != name));

@@ -311,7 +311,7 @@ fn a_stale_key_does_not_deregister() {
 }
 
 #[test]
-fn destroy_qp_waits_for_both_markers() {
+fn destroy_qp_waits_for_both_markers_and_the_acks_before_them() {
     let mut card = start();
     assert_eq!(
         command(&mut card, Opcode::CreateCq as u32, &cq(3)),
@@ -327,6 +327,7 @@ fn destroy_qp_waits_for_both_markers() {
     card.inputs().set("done", 0x7ff);
     run(&mut card, 1);
     card.inputs().set("done", 0);
+    card.inputs().set("acks_busy", 1);
     for marker in ["rx_marker", "tx_marker"] {
         run(&mut card, 50);
         assert_ne!(
@@ -338,7 +339,20 @@ fn destroy_qp_waits_for_both_markers() {
         run(&mut card, 1);
         card.inputs().set(marker, 0);
     }
-    run(&mut card, 5);
+    // Between two queues an ACK is in neither for a moment.
+    for quiet in [0, 10] {
+        card.inputs().set("acks_busy", 0);
+        run(&mut card, quiet);
+        card.inputs().set("acks_busy", 1);
+        run(&mut card, 50);
+        assert_ne!(
+            axil_read(&mut card, csr::CMD_STATUS) & csr::CMD_BUSY,
+            0,
+            "waits for the ACKs"
+        );
+    }
+    card.inputs().set("acks_busy", 0);
+    run(&mut card, 20);
     assert_eq!(axil_read(&mut card, csr::CMD_STATUS), Status::Ok as u32);
     assert_eq!(
         command(&mut card, Opcode::QueryQp as u32, &qp(7)),

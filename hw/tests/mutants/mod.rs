@@ -16,7 +16,7 @@ use std::sync::Mutex;
 /// The name of this test binary.
 const BINARY: &str = env!("CARGO_CRATE_NAME");
 /// Seconds that a test may take.
-const LIMIT: &str = "400";
+const LIMIT: &str = "900";
 /// Exit code of a failed test binary, and of `timeout` when the time is over.
 const FAILED: i32 = 101;
 const LATE: i32 = 124;

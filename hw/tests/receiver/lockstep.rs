@@ -285,8 +285,8 @@ impl Bench {
                 iova: bits(rng.random()),
             },
         };
-        if !filling && chance(rng, 3) {
-            match rng.random_range(0..14) {
+        if !filling && chance(rng, 4) {
+            match rng.random_range(0..18) {
                 0 => event.mr.hit = false,
                 1 => event.mr.rights = bits(!RIGHT_REMOTE_WRITE & 0xff),
                 2 => event.mr.pd = bits(rng.random_range(0..4)),
@@ -301,7 +301,7 @@ impl Bench {
                 11 => event.flags = bits(flags ^ 8),
                 // Shorter or longer than the operation allows, and the header agrees.
                 odd => {
-                    let length = if odd == 12 { mtu - 1 } else { mtu + 1 };
+                    let length = if odd < 17 { mtu - 1 } else { mtu + 1 };
                     event.length = bits(length);
                     event.dma_length = bits(length);
                 }

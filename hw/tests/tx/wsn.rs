@@ -50,9 +50,10 @@ fn fetch() -> VerilatedBlock {
             format!("empty = {width}'h0;"),
             format!("empty = {width}'h{value};"),
         ),
+        // The record of a new queue pair, whatever the name of its net.
         (
-            format!("next[{}:{low}] = 24'h0;", low + 23),
-            format!("next[{}:{low}] = 24'h{FIRST:x};", low + 23),
+            format!("[{}:{low}] = 24'h0;", low + 23),
+            format!("[{}:{low}] = 24'h{FIRST:x};", low + 23),
         ),
     ];
     let text = generate(&block, "sq_fetch").expect("Verilog");

@@ -71,7 +71,7 @@ fn with_imm(wsn: u32) -> impl Fn(&mut Packet) {
 }
 
 #[test]
-fn rule_1_state_and_pkey_drop_silently() {
+fn section_3_rule_1_state_and_pkey_drop_silently() {
     let mut qp = Qp::new(5);
     let out = qp.packet(5, |p| p.pkey = 1);
     assert!(out.counts.no_qp && out.discard && out.ack.is_none());
@@ -81,7 +81,7 @@ fn rule_1_state_and_pkey_drop_silently() {
 }
 
 #[test]
-fn rule_1_violations_are_answered_in_order() {
+fn section_3_rule_1_violations_are_answered_in_order() {
     for (change, syndrome, status) in [
         (
             (|p| p.mr.hit = false) as fn(&mut Packet),
@@ -139,7 +139,7 @@ fn rule_1_violations_are_answered_in_order() {
 }
 
 #[test]
-fn a_write_of_no_bytes_needs_no_key() {
+fn section_3_rule_1_a_write_of_no_bytes_needs_no_key() {
     let mut qp = Qp::new(1);
     let out = qp.packet(1, |p| {
         p.length = 0;
@@ -152,11 +152,10 @@ fn a_write_of_no_bytes_needs_no_key() {
 }
 
 #[test]
-fn rule_2_and_5_duplicates_are_acknowledged_not_placed() {
+fn section_3_rule_2_a_late_packet_is_acknowledged_not_placed() {
     let mut qp = Qp::new(0xff_fffe);
     assert!(qp.packet(0xff_fffe, |_| ()).place);
-    assert!(qp.packet(3, |_| ()).place);
-    for psn in [0xff_fffe, 3, 0xff_fff0] {
+    for psn in [0xff_fffe, 0xff_fff0] {
         let out = qp.packet(psn, |p| p.mr.hit = false);
         assert!(out.counts.duplicate && out.discard && !out.place, "{psn:x}");
         assert_eq!(out.ack.expect("an ACK").aack, 0xff_ffff);
@@ -164,7 +163,20 @@ fn rule_2_and_5_duplicates_are_acknowledged_not_placed() {
 }
 
 #[test]
-fn rule_3_beyond_the_bitmap_is_a_window_nak() {
+fn section_3_rule_5_a_taken_slot_is_acknowledged_not_placed_again() {
+    let mut qp = Qp::new(0xff_fffe);
+    assert!(qp.packet(3, |_| ()).place);
+    let out = qp.packet(3, |p| p.mr.hit = false);
+    assert!(out.counts.duplicate && out.discard && !out.place);
+    let ack = out.ack.expect("an ACK");
+    assert_eq!(
+        (ack.sack, ack.aack, ack.syndrome),
+        (3, 0xff_fffe, SYNDROME_ACK)
+    );
+}
+
+#[test]
+fn section_3_rule_3_beyond_the_bitmap_is_a_window_nak() {
     let mut qp = Qp::new(0xff_fff0);
     assert!(qp.packet(0xff_fff0 + L - 1, |p| p.psn &= 0xff_ffff).place);
     let out = qp.packet((0xff_fff0 + L) & 0xff_ffff, |p| p.flags |= FLAG_RETX);
@@ -175,7 +187,7 @@ fn rule_3_beyond_the_bitmap_is_a_window_nak() {
 }
 
 #[test]
-fn rule_4_synchronised_data_is_never_early() {
+fn section_3_rule_4_synchronised_data_is_never_early() {
     let mut qp = Qp::new(20);
     let sync = |offset| {
         move |p: &mut Packet| {
@@ -196,7 +208,7 @@ fn rule_4_synchronised_data_is_never_early() {
 
 /// The packets of a synchronised message may reorder among each other, not with what comes before.
 #[test]
-fn rule_4_a_message_of_many_packets_across_the_psn_wrap() {
+fn section_3_rule_4_a_message_of_many_packets_across_the_psn_wrap() {
     let first = 0xff_fffe;
     let mut qp = Qp::new(first - 1);
     let part = |qp: &mut Qp, offset: u32, flags: u8| {
@@ -237,7 +249,7 @@ fn rule_4_a_message_of_many_packets_across_the_psn_wrap() {
 
 /// Half of the message is placed when a packet of it comes again: its first PSN is behind the window.
 #[test]
-fn rule_4_a_message_that_has_begun() {
+fn section_3_rule_4_a_message_that_has_begun() {
     let mut qp = Qp::new(10);
     let part = |qp: &mut Qp, offset: u32| {
         qp.packet(10 + offset, |p| {
@@ -259,7 +271,7 @@ fn rule_4_a_message_that_has_begun() {
 
 /// Two synchronised messages in a row: the second waits for the whole first one.
 #[test]
-fn rule_4_synchronised_behind_synchronised() {
+fn section_3_rule_4_synchronised_behind_synchronised() {
     let mut qp = Qp::new(0);
     let sync = |p: &mut Packet| p.flags |= FLAG_SYNC;
     assert!(qp.packet(1, sync).counts.sync_nak);
@@ -271,7 +283,7 @@ fn rule_4_synchronised_behind_synchronised() {
 
 /// `offset` counts modulo 2^16; the sender leaves the flag off beyond, for 2^16 looks like 0.
 #[test]
-fn rule_4_beyond_offset_65535() {
+fn section_3_rule_4_beyond_offset_65535() {
     let mut qp = Qp::new(500);
     let middle = |offset: u32, flags: u8| {
         move |p: &mut Packet| {
@@ -292,7 +304,17 @@ fn rule_4_beyond_offset_65535() {
 }
 
 #[test]
-fn rule_6_completions_come_in_psn_order() {
+fn section_3_rule_6_the_window_slides_over_the_leading_run() {
+    let mut qp = Qp::new(7);
+    for (psn, aack) in [(9, 7), (7, 8), (8, 10), (12, 10), (10, 11), (11, 13)] {
+        let out = qp.packet(psn, |_| ());
+        assert!(out.place, "{psn}");
+        assert_eq!(out.ack.expect("an ACK").aack, aack, "{psn}");
+    }
+}
+
+#[test]
+fn section_3_rule_6_completions_come_in_psn_order() {
     let mut qp = Qp::new(100);
     qp.event(ReceiverEvent::Doorbell(3));
     assert_eq!(qp.packet(102, with_imm(1)).due, 0);
@@ -306,7 +328,7 @@ fn rule_6_completions_come_in_psn_order() {
 }
 
 #[test]
-fn a_completion_needs_a_receive_wqe() {
+fn section_3_receive_wqe_must_be_there_for_a_completion() {
     let mut qp = Qp::new(0);
     let out = qp.packet(0, with_imm(0));
     assert_eq!(out.ack.expect("a NAK").syndrome, SYNDROME_RNR);
@@ -340,7 +362,7 @@ fn wsns_and_msns_wrap() {
 }
 
 #[test]
-fn byte_len_counts_the_packets_before_the_last() {
+fn section_3_rule_6_byte_len_counts_the_packets_before_the_last() {
     let mut qp = Qp::new(0);
     qp.event(ReceiverEvent::Doorbell(1));
     let out = qp.packet(0, |p| {
@@ -352,7 +374,7 @@ fn byte_len_counts_the_packets_before_the_last() {
 }
 
 #[test]
-fn rule_7_acks_echo() {
+fn section_3_rule_7_acks_echo() {
     let mut qp = Qp::new(0);
     qp.0.hole_repair = true;
     let ack = qp.packet(2, |p| p.ce = true).ack.expect("an ACK");

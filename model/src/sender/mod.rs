@@ -4,6 +4,8 @@
 //! `step` takes events apart, `send` chooses packets and paths.
 
 mod context;
+#[cfg(test)]
+mod extension_tests;
 mod send;
 mod step;
 #[cfg(test)]

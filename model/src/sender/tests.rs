@@ -3,36 +3,36 @@
 use super::*;
 use mprdma_spec::command::{QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
 
-const HERE: u16 = 50_000;
-const US: u32 = 16; // ticks of 64 ns, about 1 us
+pub(super) const HERE: u16 = 50_000;
+pub(super) const US: u32 = 16; // ticks of 64 ns, about 1 us
 
 /// The defaults with a first window of 8 packets, which keeps the conversations short.
-fn settings() -> SenderConfig {
+pub(super) fn settings() -> SenderConfig {
     SenderConfig {
         initial_window: 8,
         ..SenderConfig::from_params().as_published()
     }
 }
 
-fn work(packets: u32) -> SenderEvent {
+pub(super) fn work(packets: u32) -> SenderEvent {
     SenderEvent::Work {
         packets,
         sync: false,
     }
 }
 
-struct Talk {
-    c: SenderContext,
-    env: Env,
+pub(super) struct Talk {
+    pub(super) c: SenderContext,
+    pub(super) env: Env,
 }
 
 impl Talk {
     /// A QP at `psn` that has work for `packets` packets and has sent its first window.
-    fn begun(psn: u32, packets: u32) -> Self {
+    pub(super) fn begun(psn: u32, packets: u32) -> Self {
         Self::with(settings(), psn, packets)
     }
 
-    fn with(config: SenderConfig, psn: u32, packets: u32) -> Self {
+    pub(super) fn with(config: SenderConfig, psn: u32, packets: u32) -> Self {
         let mut talk = Self {
             c: SenderContext::new(config, psn, 0),
             env: Env {
@@ -50,13 +50,19 @@ impl Talk {
         talk
     }
 
-    fn event(&mut self, event: SenderEvent) -> SenderOutputs {
+    pub(super) fn event(&mut self, event: SenderEvent) -> SenderOutputs {
         let (c, out) = step(&self.c, &event, &self.env);
         self.c = c;
         out
     }
 
-    fn answer(&mut self, sack: u32, aack: u32, flags: u8, syndrome: u8) -> SenderOutputs {
+    pub(super) fn answer(
+        &mut self,
+        sack: u32,
+        aack: u32,
+        flags: u8,
+        syndrome: u8,
+    ) -> SenderOutputs {
         self.event(SenderEvent::Ack(Ack {
             sack: sack & psn_mask(),
             aack: aack & psn_mask(),
@@ -68,7 +74,7 @@ impl Talk {
         }))
     }
 
-    fn ack(&mut self, sack: u32, aack: u32) -> SenderOutputs {
+    pub(super) fn ack(&mut self, sack: u32, aack: u32) -> SenderOutputs {
         self.answer(sack, aack, 0, 0)
     }
 }
@@ -77,16 +83,16 @@ fn psn_mask() -> u32 {
     crate::psn::MASK
 }
 
-fn psns(out: &SenderOutputs) -> Vec<u32> {
+pub(super) fn psns(out: &SenderOutputs) -> Vec<u32> {
     out.grants.iter().flatten().map(|g| g.psn).collect()
 }
 
-fn paths(out: &SenderOutputs) -> Vec<u16> {
+pub(super) fn paths(out: &SenderOutputs) -> Vec<u16> {
     out.grants.iter().flatten().map(|g| g.vp).collect()
 }
 
 #[test]
-fn start_sends_the_first_window_on_random_paths_two_per_tick() {
+fn section_4_start_sends_the_first_window_on_random_paths_two_per_tick() {
     let mut talk = Talk {
         c: SenderContext::new(settings(), 0xff_fffe, 0),
         env: Env {
@@ -111,7 +117,7 @@ fn start_sends_the_first_window_on_random_paths_two_per_tick() {
 }
 
 #[test]
-fn rule_1_counts_sacks_until_aack_covers_them() {
+fn section_4_rule_1_counts_sacks_until_aack_covers_them() {
     let mut talk = Talk::begun(0xff_fffc, 100);
     assert_eq!(talk.c.flight(), 8);
     talk.ack(0xff_fffe, 0xff_fffc);
@@ -136,7 +142,7 @@ fn rule_1_counts_sacks_until_aack_covers_them() {
 }
 
 #[test]
-fn acks_for_what_was_never_sent_change_nothing() {
+fn section_4_rule_1_acks_for_what_was_never_sent_change_nothing() {
     let mut talk = Talk::begun(7, 100);
     let before = talk.c;
     for (sack, aack, syndrome) in [
@@ -161,7 +167,7 @@ fn acks_for_what_was_never_sent_change_nothing() {
 }
 
 #[test]
-fn rule_2_forgets_inflate_when_no_hole_is_left() {
+fn section_4_rule_2_forgets_inflate_when_no_hole_is_left() {
     let mut talk = Talk::begun(0, 100);
     for psn in [1, 2, 3] {
         talk.ack(psn, 0);
@@ -174,7 +180,7 @@ fn rule_2_forgets_inflate_when_no_hole_is_left() {
 }
 
 #[test]
-fn rule_3_adds_a_packet_per_window_and_takes_half_a_packet_per_mark() {
+fn section_4_rule_3_adds_a_packet_per_window_and_takes_half_a_packet_per_mark() {
     let mut talk = Talk::begun(0, 10_000);
     assert_eq!(talk.c.cwnd, 16);
     for psn in 0..8 {
@@ -201,7 +207,7 @@ fn rule_3_adds_a_packet_per_window_and_takes_half_a_packet_per_mark() {
 }
 
 #[test]
-fn rule_3_stops_at_cwnd_max() {
+fn section_4_rule_3_stops_at_cwnd_max() {
     let config = SenderConfig {
         cwnd_max: 9,
         ..settings()
@@ -215,7 +221,7 @@ fn rule_3_stops_at_cwnd_max() {
 }
 
 #[test]
-fn rule_4_prunes_slow_paths() {
+fn section_4_rule_4_prunes_slow_paths() {
     let config = SenderConfig {
         delta: 4,
         ..settings()
@@ -239,7 +245,7 @@ fn rule_4_prunes_slow_paths() {
 }
 
 #[test]
-fn a_pruned_last_ack_leaves_the_burst_timer_running() {
+fn section_4_rule_4_a_pruned_last_ack_leaves_the_burst_timer_running() {
     let config = SenderConfig {
         delta: 4,
         ..settings()
@@ -260,7 +266,7 @@ fn a_pruned_last_ack_leaves_the_burst_timer_running() {
 }
 
 #[test]
-fn rule_5_sends_two_on_the_path_of_the_ack() {
+fn section_4_rule_5_sends_two_on_the_path_of_the_ack() {
     let mut talk = Talk::begun(0, 100);
     let out = talk.ack(0, 1);
     assert_eq!(psns(&out), [8]);
@@ -275,7 +281,7 @@ fn rule_5_sends_two_on_the_path_of_the_ack() {
 }
 
 #[test]
-fn rule_5_probes_with_its_probability() {
+fn section_4_rule_5_probes_with_its_probability() {
     let mut talk = Talk::begun(0, 100);
     // Packet 0 of the event: chance 654 of 655, path 3/4 of 64; packet 1: chance 655, no probe.
     talk.env.rnd = 0x1234_028f_c000_028e;
@@ -294,7 +300,7 @@ fn rule_5_probes_with_its_probability() {
 }
 
 #[test]
-fn rule_6_shrinks_a_window_without_work() {
+fn section_4_rule_6_shrinks_a_window_without_work() {
     let mut talk = Talk::begun(0, 3);
     talk.env.backlog = true; // no growth beside it
     assert_eq!(talk.c.flight(), 3);
@@ -306,7 +312,7 @@ fn rule_6_shrinks_a_window_without_work() {
 }
 
 #[test]
-fn idle_restart_after_three_rtts() {
+fn section_4_start_again_after_three_rtts_idle() {
     let mut talk = Talk::begun(0, 8);
     for psn in 0..8 {
         talk.ack(psn, psn + 1);
@@ -329,7 +335,7 @@ fn idle_restart_after_three_rtts() {
 }
 
 #[test]
-fn nak_enters_recovery_and_each_ack_clocks_one_retransmission() {
+fn section_5_recovery_begins_with_a_nak_and_each_ack_clocks_one_retransmission() {
     for flag in [ACK_WINDOW_NAK, ACK_SYNC_NAK] {
         let mut talk = Talk::begun(0xff_fffe, 100);
         let out = talk.answer(4, 0xff_ffff, flag, 0);
@@ -362,7 +368,7 @@ fn nak_enters_recovery_and_each_ack_clocks_one_retransmission() {
 }
 
 #[test]
-fn timeout_halves_the_window_and_resends_on_random_paths() {
+fn section_5_rto_halves_the_window_and_resends_on_random_paths() {
     let mut talk = Talk::begun(0, 100);
     let sent = talk.c.progress_at;
     talk.env.now = sent + 8 * 64 - 1;
@@ -389,7 +395,7 @@ fn timeout_halves_the_window_and_resends_on_random_paths() {
 }
 
 #[test]
-fn rto_follows_the_measured_rtt() {
+fn section_5_rto_follows_the_measured_rtt() {
     let mut talk = Talk::begun(0, 1000);
     for psn in 0..200 {
         talk.env.now += US;
@@ -416,7 +422,7 @@ fn rto_follows_the_measured_rtt() {
 }
 
 #[test]
-fn retry_cnt_timeouts_then_error() {
+fn section_5_retry_cnt_timeouts_then_error() {
     let config = SenderConfig {
         retry_cnt: 2,
         ..settings()
@@ -446,7 +452,7 @@ fn retry_cnt_timeouts_then_error() {
 }
 
 #[test]
-fn error_naks_end_the_qp_with_their_status() {
+fn section_3_rule_1_error_naks_end_the_qp_with_their_status() {
     for (syndrome, status) in [
         (0x61, WcStatus::RemoteInvalidRequest),
         (0x62, WcStatus::RemoteAccessError),
@@ -471,7 +477,7 @@ fn error_naks_end_the_qp_with_their_status() {
 }
 
 #[test]
-fn rnr_naks_are_waited_out_and_counted_apart() {
+fn section_3_receive_wqe_rnr_naks_are_waited_out_and_counted_apart() {
     let config = SenderConfig {
         rnr_retry: 1,
         ..settings()
@@ -507,7 +513,7 @@ fn rnr_naks_are_waited_out_and_counted_apart() {
 }
 
 #[test]
-fn a_full_grant_queue_postpones_to_the_burst_timer() {
+fn section_4_rule_7_a_full_grant_queue_postpones_to_the_burst_timer() {
     let mut talk = Talk::begun(0, 100);
     talk.env.full = true;
     let out = talk.ack(0, 1);

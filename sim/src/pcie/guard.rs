@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::OnceLock;
 
 /// Files that may be mapped at a time.
-const SLOTS: usize = 4096;
+const SLOTS: usize = 1 << 16;
 
 /// A guarded mapping, as the handler sees it.
 struct Slot {

@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn a_sink_sees_the_runs_that_landed_in_order() {
-        struct Log(Arc<Mutex<Vec<(Ps, u64, Vec<u8>)>>>);
+        type Written = Vec<(Ps, u64, Vec<u8>)>;
+        struct Log(Arc<Mutex<Written>>);
         impl super::super::WriteSink for Log {
             fn written(&mut self, at: Ps, iova: u64, bytes: &[u8]) {
                 self.0.lock().unwrap().push((at, iova, bytes.to_vec()));

@@ -50,6 +50,9 @@ fn decode(code: u8) -> Option<Opcode> {
         DestroyCq,
         CreateEq,
         DestroyEq,
+        QueryQpStats,
+        TraceQp,
+        ReadTrace,
     ];
     all.into_iter().find(|opcode| *opcode as u8 == code)
 }

@@ -26,7 +26,6 @@ impl StandIn {
         let context = &mut self.tables.qps[usize::from(qpn)].sender;
         let (next, out) = sender::step(context, event, &env);
         *context = next;
-        self.note_sender(qpn, &out);
         self.apply(qpn, &out);
     }
 

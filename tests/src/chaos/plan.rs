@@ -280,14 +280,17 @@ fn length(rng: &mut ChaCha8Rng, mtu: usize, packets: usize) -> usize {
 fn network(rng: &mut ChaCha8Rng) -> (Scenario, usize) {
     let spines = rng.random_range(2..=4);
     let read_latency = rng.random_range(100..=1000);
+    let small = rng.random_bool(0.25) && cfg!(feature = "l64");
     let text = format!(
         "name = \"chaos\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = {spines}\n\
          card_rate_gbps = 100.0\nspine_rate_gbps = {}\ndelay_ns = {}\nqueue_packets = {}\necn_packets = {}\n\
+         [card]\nbitmap_slots = {}\n\
          [pcie]\nread_latency_ns = {read_latency}\nwrite_latency_ns = {}\nreorder = {:.2}\njitter_ns = {}\n",
         [25, 50, 100].choose(rng).expect("not empty"),
         rng.random_range(60..=300),
         [16, 32, 256].choose(rng).expect("not empty"),
         [0, 4, 8].choose(rng).expect("not empty"),
+        if small { 64 } else { 128 },
         rng.random_range(0..=read_latency),
         rng.random_range(0.0..0.5),
         rng.random_range(0..=300),
@@ -336,12 +339,11 @@ fn pairs(rng: &mut ChaCha8Rng, floor: u32) -> Vec<PairAttr> {
                     cwnd_max: *[16, 128, 512].choose(rng).expect("not empty"),
                     burst_interval: rng.random_range(1..=16),
                     alpha: *[0, 16, 64].choose(rng).expect("not empty"),
-                    hole_repair: rng.random_bool(0.75),
-                    vp_recycle: rng.random_bool(0.75),
+                    hole_repair: rng.random_bool(0.7),
+                    vp_recycle: rng.random_bool(0.7),
                 },
                 ..RtsAttr::new(psn)
             },
-            ..PairAttr::default()
         }
     };
     (0..count).map(pair).collect()

@@ -157,3 +157,5 @@ fn reconnect_40_times_with_random_psns() -> Result<()> {
 fn reconnect_1000_times_with_random_psns() -> Result<()> {
     reconnect(1000, 22)
 }
+
+mprdma_tests::on_model!(reconnect_40_times_with_random_psns);

@@ -185,3 +185,5 @@ fn ring_indices_wrap() -> Result<()> {
     let plan: Vec<_> = all.iter().map(|&log2| (log2, 66_000)).collect();
     wrap(&plan)
 }
+
+mprdma_tests::on_model!(rings_of_every_size_wrap, ring_indices_wrap);

@@ -129,3 +129,5 @@ fn psns_wrap_under_faults() -> Result<()> {
 fn two_queue_pairs_with_the_same_peer() -> Result<()> {
     converse(&[0x55_5555, 0x55_5555], 12, 60).map(drop)
 }
+
+mprdma_tests::on_model!(psns_wrap_under_faults, two_queue_pairs_with_the_same_peer);

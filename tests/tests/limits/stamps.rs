@@ -67,3 +67,5 @@ fn stamps_wrap_idle_and_under_traffic() -> Result<()> {
     assert_eq!(both(&rig, Counter::TxRetransmissions)?, 0);
     Ok(())
 }
+
+mprdma_tests::on_model!(stamps_wrap_idle_and_under_traffic);

@@ -42,7 +42,9 @@ block! {
     ///
     /// Arguments are checked here, before an owner sees them: indices against the table sizes, existence in the object
     /// table, ranges as `spec` states them. A command that fails changes nothing. A start while a command runs is
-    /// ignored. DESTROY_QP ends when the markers of both pipelines came out: nothing of the QP is left inside.
+    /// ignored. DESTROY_QP ends when the markers of both pipelines came out, and then no ACK
+    /// waited for its address (`acks_busy`) for as long as one may be between two queues: nothing of the QP is left
+    /// inside, and no ACK of it can go to the peer of the next QP with its number.
     pub struct Commands[const OBJW: usize][OBJW] {
         in {
             clock: Clock,
@@ -56,6 +58,7 @@ block! {
             telemetry: Bits<1024>,
             tx_marker: Bit,
             rx_marker: Bit,
+            acks_busy: Bit,
         }
         out {
             cfg: CfgReq,
@@ -102,6 +105,7 @@ block! {
             seen: Bits<11>,
             tx_out: Bit,
             rx_out: Bit,
+            quiet: Bits<4>,
             issued: Bit,
         }
         pipe {
@@ -192,6 +196,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
             seen,
             tx_out,
             rx_out,
+            quiet,
             issued,
             index,
             base,
@@ -417,7 +422,10 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
                 }
             }
             Step::Markers => {
-                if self.tx_out.q.val() & self.rx_out.q.val() {
+                self.quiet.d.next = self.quiet.q.val() + 1;
+                if !self.tx_out.q.val() | !self.rx_out.q.val() | self.acks_busy.val() {
+                    self.quiet.d.next = 0.into();
+                } else if self.quiet.q.val().all() {
                     self.step.d.next = Step::Record;
                 }
             }

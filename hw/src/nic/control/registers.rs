@@ -41,6 +41,7 @@ block! {
             telemetry: Bits<1024>,
             tx_marker: Bit,
             rx_marker: Bit,
+            acks_busy: Bit,
             ready: Bit,
             working: Bit,
             sq_db_ready: Bit,
@@ -343,6 +344,7 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         self.commands.telemetry.next = self.telemetry.val();
         self.commands.tx_marker.next = self.tx_marker.val();
         self.commands.rx_marker.next = self.rx_marker.val();
+        self.commands.acks_busy.next = self.acks_busy.val();
         self.cfg.next = self.commands.cfg.val();
         self.cfg_valid.next = self.commands.cfg_valid.val();
         self.all_ready.next = self.ready.val() & self.commands.init_done.val() & !self.stop.val();

@@ -37,6 +37,7 @@ block! {
     /// - Out: `m_axis_tx_*`, no idle cycle inside a frame. A frame whose payload could not be read leaves with a wrong
     ///   ICRC, and `error` names its QP.
     /// - Out: `tx_marker` with `tx_marker_qpn`, for one cycle: every frame commanded before this marker has left.
+    /// - Out: `acks_busy`: ACKs wait that have not read their address yet.
     /// - Latency: 29 cycles from the command and the first payload beat to the frame's first beat, and one more for each
     ///   of its beats. Each frame takes its beats and at most two cycles more.
     pub struct TxBuild[const QPW: usize][QPW] {
@@ -66,6 +67,7 @@ block! {
             error_valid: bool,
             tx_marker: bool,
             tx_marker_qpn: Bits<16>,
+            acks_busy: bool,
             m_axis_tx_tdata: Bits<512>,
             m_axis_tx_tkeep: Bits<64>,
             m_axis_tx_tlast: bool,
@@ -225,6 +227,7 @@ impl<const QPW: usize> Logic for TxBuild<QPW> {
         self.packets.out_ready.next = self.headers.packet_take.val();
         self.headers.ack.next = self.acks.out_data.val();
         self.headers.ack_valid.next = self.acks.out_valid.val();
+        self.acks_busy.next = self.acks.out_valid.val();
         self.acks.out_ready.next = self.headers.ack_take.val();
         self.headers.mac.next = self.mac.val();
         self.headers.stamp.next = bit_cast::<16, 32>(self.tick.val());
