@@ -154,7 +154,7 @@ fn deaths(engine: Engine, seeds: u64) -> Result<()> {
             d.least,
             time(d.recovered_after),
             death::deadline() / US,
-            d.at_deadline,
+            d.from_deadline,
             d.timeouts,
             time(d.used_after),
             d.share_at_end,

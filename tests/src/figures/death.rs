@@ -30,8 +30,8 @@ pub struct Death {
     pub before: f64,
     /// Payload rate over the second half of the dead time.
     pub dead: f64,
-    /// Payload rate from the [`deadline`] on, over 10 RTTs, Gb/s.
-    pub at_deadline: f64,
+    /// Payload rate from the [`deadline`] to the return, Gb/s.
+    pub from_deadline: f64,
     /// Time from the death until 10 RTTs begin that carry 90 % of three paths' rate.
     pub recovered_after: Option<Ps>,
     /// Least payload rate of a window of 2 RTTs.
@@ -50,7 +50,7 @@ impl Death {
     /// Whether goodput is back at 90 % of what three paths allow when it has to be.
     #[must_use]
     pub fn recovered(&self, setting: &Setting) -> bool {
-        self.at_deadline >= 0.9 * three_paths(setting)
+        self.from_deadline >= 0.9 * three_paths(setting)
             && self.recovered_after.is_some_and(|time| time <= deadline())
     }
 }
@@ -116,7 +116,7 @@ pub fn measure(engine: Engine, setting: &Setting, both: bool, seed: u64) -> Resu
     Ok(Death {
         before: rate(dies / 2, dies),
         dead: rate((dies + back) / 2, back),
-        at_deadline: rate(due, due + RATE_WINDOWS),
+        from_deadline: rate(due, back),
         recovered_after: recovered,
         least: windows[dies..back]
             .iter()

@@ -24,8 +24,8 @@ const DEPTH: usize = 60;
 const LONGEST: u32 = 8;
 /// What the model adds for a card: measured on the RTL, whose frames also wait until they are whole.
 const CARD: Latency = Latency {
-    send: 1200 * NS,
-    receive: 500 * NS,
+    send: 1000 * NS,
+    receive: 200 * NS,
 };
 /// Time between two looks at the completion queues.
 const POLL: Ps = US / 4;

@@ -41,7 +41,7 @@ pub const A: Setting = Setting {
     path_gbps: 40,
     paths: 4,
     mtu: 1024,
-    delay_ns: 853,
+    delay_ns: 954,
 };
 
 /// 100 Gb/s host, four paths of a quarter.
@@ -51,7 +51,7 @@ pub const B: Setting = Setting {
     path_gbps: 25,
     paths: 4,
     mtu: 4096,
-    delay_ns: 543,
+    delay_ns: 588,
 };
 
 /// 40 Gb/s host, four paths of a quarter.
@@ -61,7 +61,7 @@ pub const C: Setting = Setting {
     path_gbps: 10,
     paths: 4,
     mtu: 1024,
-    delay_ns: 673,
+    delay_ns: 774,
 };
 
 /// A sender and the bitmap of its peer.
