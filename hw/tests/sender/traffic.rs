@@ -196,8 +196,16 @@ impl Traffic {
                 _ => SenderEvent::Modify(self.image(&[Rts, Rts, Rtr, Error])),
             };
         }
+        // Some QPs fill the peer's bitmap before much else happens.
+        let fills = c.config.initial_window > 100 && !c.recovering && c.flight() < 140;
+        // A peer that falls silent stays so for a while: timeouts in a row.
+        if c.retries > 0 && c.rto_armed && self.chance(40) {
+            self.now = self.now.wrapping_add(1 << 28);
+            return SenderEvent::Timeout;
+        }
         // Timers mostly when they are armed.
-        if c.burst_armed && self.chance(30) || self.chance(1) {
+        let burst = if fills { 85 } else { 30 };
+        if c.burst_armed && self.chance(burst) || self.chance(1) {
             return SenderEvent::Burst;
         }
         if c.rto_armed && self.chance(5) || self.chance(1) {
