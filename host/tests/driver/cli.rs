@@ -601,7 +601,7 @@ fn operators_see_and_change_what_another_process_has() {
     );
     assert_eq!(
         (info["qps"].as_u64(), info["version"].as_str()),
-        (Some(256), Some("1.0"))
+        (Some(1024), Some("1.0"))
     );
     assert_eq!(
         (info["mac"].as_str(), info["ipv4"].as_str()),

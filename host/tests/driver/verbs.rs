@@ -756,12 +756,12 @@ fn all_queue_pairs_of_the_card_can_be_used_and_no_more() {
         mode: Mode::Mp,
         path_mtu: mtu(),
     };
-    let mut qps: Vec<Qp> = (0..253).map(|_| a.pd.create_qp(&attr).unwrap()).collect();
+    let mut qps: Vec<Qp> = (0..1021).map(|_| a.pd.create_qp(&attr).unwrap()).collect();
     assert!(matches!(
         a.pd.create_qp(&attr),
         Err(Error::Exhausted {
             what: "queue pair",
-            limit: 254
+            limit: 1022
         })
     ));
     assert_eq!(a.context.queue_pairs().len(), 254);

@@ -19,7 +19,7 @@ fn clean<B: Block>(make: impl FnOnce() -> B + Send, name: &str) {
 
 #[test]
 fn registers() {
-    clean(Registers::<10>::default, "registers");
+    clean(Registers::<12>::default, "registers");
 }
 
 #[test]

@@ -480,7 +480,8 @@ fn soft_reset_clears_objects_and_counters() {
     axil_write(&mut card, csr::CONTROL, csr::CONTROL_RESET);
     assert!(card.outputs().bit("soft_reset"));
     assert_eq!(axil_read(&mut card, csr::STATUS) & csr::STATUS_READY, 0);
-    run(&mut card, 1200);
+    // The object table has an entry per queue pair, region and queue to clear.
+    run(&mut card, (1 << 12) + 200);
     assert!(!card.outputs().bit("enable") && !card.outputs().bit("soft_reset"));
     assert_eq!(
         axil_read(&mut card, csr::STATUS) & csr::STATUS_READY,
@@ -501,9 +502,9 @@ fn soft_reset_clears_objects_and_counters() {
 fn simulator_and_verilog_agree() {
     with_big_stack(|| {
         let mut cosim = Cosim::new(
-            Registers::<10>::default(),
+            Registers::<12>::default(),
             "registers",
-            |b: &mut Registers<10>, level| {
+            |b: &mut Registers<12>, level| {
                 b.clock.next = Clock { clk: level };
             },
         )
