@@ -764,7 +764,7 @@ fn all_queue_pairs_of_the_card_can_be_used_and_no_more() {
             limit: 1022
         })
     ));
-    assert_eq!(a.context.queue_pairs().len(), 254);
+    assert_eq!(a.context.queue_pairs().len(), 1022);
     qps.pop();
     a.pd.create_qp(&attr).unwrap();
 }
