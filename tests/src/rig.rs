@@ -15,6 +15,7 @@ use mprdma_sim::inproc::InProcess;
 use mprdma_sim::scenario::Scenario;
 use mprdma_sim::time::{Ps, NS};
 use mprdma_sim::world::Options;
+use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::status::WcStatus;
 use rand::{RngCore, SeedableRng};
@@ -323,4 +324,14 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     ChaCha8Rng::seed_from_u64(seed).fill_bytes(&mut bytes);
     bytes
+}
+
+/// A counter of a card.
+pub fn count(context: &Context, counter: Counter) -> Result<u64> {
+    Ok(context.control().counter(counter)?)
+}
+
+/// The sum of a counter over both cards.
+pub fn both(rig: &Rig, counter: Counter) -> Result<u64> {
+    Ok(count(&rig.sides[0].context, counter)? + count(&rig.sides[1].context, counter)?)
 }

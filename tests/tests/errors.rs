@@ -12,7 +12,7 @@ use mprdma_spec::command::QpState;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::status::WcStatus;
-use mprdma_tests::rig::{pattern, write_request, Pair, PairAttr, Rig, Side, US};
+use mprdma_tests::rig::{count, pattern, write_request, Pair, PairAttr, Rig, Side, US};
 use std::sync::Arc;
 
 const SIZE: usize = 64 << 10;
@@ -138,10 +138,6 @@ impl Bench {
         assert_eq!(self.statuses(1, SOON)?, [(4, WcStatus::WorkRequestFlushed)]);
         self.goes_on()
     }
-}
-
-fn count(context: &Context, counter: Counter) -> Result<u64> {
-    Ok(context.control().counter(counter)?)
 }
 
 #[test]

@@ -3,10 +3,10 @@
 
 use anyhow::Result;
 use mprdma_host::memory::{Memory, PageSize};
-use mprdma_host::verbs::{Context, Mr, SendWr};
+use mprdma_host::verbs::{Mr, SendWr};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
-use mprdma_tests::rig::{pattern, write_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::rig::{both, count, pattern, write_request, Pair, PairAttr, Rig, US};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::sync::Arc;
@@ -140,15 +140,6 @@ fn run(fault: &str, seed: u64, messages: usize) -> Result<Rig> {
         assert_eq!(count(&side.context, Counter::BadAcks)?, 0);
     }
     Ok(rig)
-}
-
-fn count(context: &Context, counter: Counter) -> Result<u64> {
-    Ok(context.control().counter(counter)?)
-}
-
-/// The sum of a counter over both cards.
-fn both(rig: &Rig, counter: Counter) -> Result<u64> {
-    Ok(count(&rig.sides[0].context, counter)? + count(&rig.sides[1].context, counter)?)
 }
 
 #[test]

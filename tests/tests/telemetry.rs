@@ -4,7 +4,7 @@ use anyhow::Result;
 use mprdma_host::verbs::{MultiPath, Qp, QpStats, RtsAttr, Trace};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
-use mprdma_tests::rig::{write_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::rig::{count, write_request, Pair, PairAttr, Rig, US};
 
 /// Up-links that lose, double and overtake, and mark early.
 const FAULTS: &str = "\n[[link]]\nfrom = \"leaf*\"\nto = \"spine*\"\n\
@@ -50,14 +50,6 @@ fn run(rig: &Rig, pairs: &[Pair]) -> Result<()> {
     // The late ones and the doubles.
     rig.sim.run(200 * US);
     Ok(())
-}
-
-fn counter(rig: &Rig, card: usize, wanted: Counter) -> Result<u64> {
-    let counters = rig.sides[card].context.counters()?;
-    Ok(counters
-        .iter()
-        .find(|(counter, _)| *counter == wanted)
-        .map_or(0, |(_, count)| *count))
 }
 
 /// Packets of one pair's messages, each counted once.
@@ -133,7 +125,7 @@ fn check_against_the_cards(rig: &Rig, pairs: &[Pair]) -> Result<()> {
                 Counter::RxOutOfOrder,
             ),
         ] {
-            let on_card = counter(rig, card, of_card)?;
+            let on_card = count(&rig.sides[card].context, of_card)?;
             println!("card {card}: {name} {of_qps}");
             assert_eq!(of_qps, on_card, "card {card}: {name}");
         }

@@ -7,23 +7,13 @@ mod sequence;
 mod stamps;
 
 use anyhow::Result;
-use mprdma_host::verbs::{Context, SendFlags, SendWr};
-use mprdma_spec::counter::Counter;
+use mprdma_host::verbs::{SendFlags, SendWr};
 use mprdma_spec::descriptor::WrOpcode;
-use mprdma_tests::rig::{pattern, PairAttr, Rig};
+use mprdma_tests::rig::{both, pattern, PairAttr, Rig};
 
 /// Whether the long versions of the tests run (`make test-long`).
 fn long() -> bool {
     std::env::var_os("MPRDMA_LONG").is_some()
-}
-
-fn count(context: &Context, counter: Counter) -> Result<u64> {
-    Ok(context.control().counter(counter)?)
-}
-
-/// The sum of a counter over both cards.
-fn both(rig: &Rig, counter: Counter) -> Result<u64> {
-    Ok(count(&rig.sides[0].context, counter)? + count(&rig.sides[1].context, counter)?)
 }
 
 /// `request` as a WRITE WITH IMM.
