@@ -52,3 +52,12 @@ pub const PCI_VENDOR: u16 = 0x1d1d;
 pub const PCI_DEVICE: u16 = 0x4d52;
 /// PCI class: network controller, InfiniBand-class (0x0207xx), which RDMA stacks look for.
 pub const PCI_CLASS: u32 = 0x02_07_00;
+
+/// Build id that the CSRs of an image report: FNV-1a of what tells the image from others, such as its configuration and
+/// the version of its source.
+#[must_use]
+pub fn build_id(of: &str) -> u64 {
+    of.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}

@@ -78,8 +78,7 @@ pub struct SenderNote {
     pub sent_1: bool,
     pub vp_0: Bits<16>,
     pub vp_1: Bits<16>,
-    /// Why: 0 new packets, 1 retransmission of a hole, 2 retransmission in recovery on an ACK's clock,
-    /// 3 retransmission without a clock after a timeout.
+    /// Why: `spec::status::SendCause`.
     pub cause: Bits<2>,
     /// Packets among them that probe a random path.
     pub probes: Bits<2>,

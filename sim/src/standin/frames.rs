@@ -171,11 +171,8 @@ pub(super) fn ack(source: [u8; 6], peer: &Peer, ack: &receiver::Ack, slots: usiz
         ecn: ipv4::NOT_ECT,
         ack_req: false,
     };
-    let map = (ack.flags & mpaeth::FLAG_SACK_MAP != 0).then(|| {
-        let bytes = ack.map.to_be_bytes();
-        SackMap::parse(&bytes[bytes.len() - slots / 8..])
-            .expect("maps of images have 64 or 128 bits")
-    });
+    let map = (ack.flags & mpaeth::FLAG_SACK_MAP != 0)
+        .then(|| SackMap::from_bits(ack.map, slots).expect("maps of images have 64 or 128 bits"));
     let body = Body::MpAck {
         aeth: aeth::Repr {
             syndrome: aeth::Syndrome::from_byte(ack.syndrome).expect("the engine's own syndromes"),

@@ -1,7 +1,9 @@
 //! Takes an arrived frame apart and checks it, in the order of the RTL's parser: the first thing wrong is what counts.
 
 use mprdma_spec::wire::bth::{self, opcode};
-use mprdma_spec::wire::{aeth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan};
+use mprdma_spec::wire::{
+    aeth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan, SackMap,
+};
 use std::ops::Range;
 
 /// What the headers of a good frame say. Fields that the packet's kind does not have are zero.
@@ -164,10 +166,7 @@ fn extensions(meta: &mut Meta, inside: &[u8], slots: usize) -> Result<usize, Ref
         let target = reth::View::new(part(at)).map_err(|_| Malformed)?;
         (meta.raddr, meta.rkey, meta.dma_length) = (target.va(), target.rkey(), target.length());
         at += reth::LEN;
-        if matches!(
-            meta.opcode,
-            opcode::MP_WRITE_LAST_IMM | opcode::MP_WRITE_ONLY_IMM
-        ) {
+        if opcode::shape(meta.opcode).is_some_and(|shape| shape.imm) {
             let immediate = immdt::View::new(part(at)).map_err(|_| Malformed)?;
             meta.imm = immediate.data();
             at += immdt::LEN;
@@ -182,7 +181,7 @@ fn extensions(meta: &mut Meta, inside: &[u8], slots: usize) -> Result<usize, Ref
         at += mpaeth::LEN;
         if meta.flags & mpaeth::FLAG_SACK_MAP != 0 {
             let bytes = part(at).get(..slots / 8).ok_or(Malformed)?;
-            meta.map = bytes.iter().fold(0, |map, b| map << 8 | u128::from(*b));
+            meta.map = SackMap::parse(bytes).map_err(|_| Malformed)?.bits();
             at += slots / 8;
         }
     }

@@ -5,7 +5,7 @@ use super::timing::{clear_cycles, REGISTER_READ, REGISTER_WRITE, RESET};
 use super::{StandIn, Tables};
 use crate::pcie::MmioRequest;
 use crate::time::Ps;
-use mprdma_spec::config::{Config, CLOCK_MHZ};
+use mprdma_spec::config::{self, Config, CLOCK_MHZ};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::csr;
 use std::sync::mpsc::SyncSender;
@@ -35,10 +35,7 @@ pub(super) struct Registers {
 
 /// Build id of the model: as an image's a hash of configuration and version, but of no image.
 fn build_id(config: &Config) -> u64 {
-    let text = format!("model {config:?} {}", env!("CARGO_PKG_VERSION"));
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
+    config::build_id(&format!("model {config:?} {}", env!("CARGO_PKG_VERSION")))
 }
 
 impl Registers {

@@ -35,6 +35,24 @@ impl SackMap {
         })
     }
 
+    /// The lowest `slots` bits of `bits`, bit i for PSN aack + i.
+    ///
+    /// # Errors
+    /// [`WireError::Value`] when `slots` is not 64 or 128.
+    pub fn from_bits(bits: u128, slots: usize) -> Result<Self, WireError> {
+        let bytes = bits.to_be_bytes();
+        let start = bytes.len().saturating_sub(slots / 8);
+        Self::parse(&bytes[start..])
+    }
+
+    /// The bits for PSN aack to aack + 127, bit i for PSN aack + i.
+    #[must_use]
+    pub fn bits(&self) -> u128 {
+        let (_, low) = self.bytes.split_at(MAX_LEN - 16);
+        low.iter()
+            .fold(0, |bits, &byte| bits << 8 | u128::from(byte))
+    }
+
     /// Reads a map that fills `bytes`.
     ///
     /// # Errors

@@ -121,6 +121,16 @@ fn mp_headers_byte_for_byte() {
 }
 
 #[test]
+fn sack_map_of_bits_and_back() {
+    for (slots, bits) in [(64, 1 << 63 | 0b110), (128, 1 << 127 | 1 << 64 | 2)] {
+        let map = SackMap::from_bits(bits, slots).unwrap();
+        assert_eq!((map.slots(), map.bits()), (slots, bits));
+        assert!((0..slots).all(|i| map.get(i) == (bits >> i & 1 == 1)));
+    }
+    assert!(SackMap::from_bits(0, 0).is_err() && SackMap::from_bits(0, 96).is_err());
+}
+
+#[test]
 fn sack_map_is_a_big_endian_integer() {
     for slots in [64, 128, 256] {
         let mut map = SackMap::new(slots).unwrap();

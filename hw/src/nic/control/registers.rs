@@ -164,10 +164,7 @@ block! {
 /// Build id of a configuration and this crate's version: what BUILD_ID_LO and BUILD_ID_HI report.
 #[must_use]
 pub fn build_id(config: &config::Config) -> u64 {
-    let text = format!("{config:?} {}", env!("CARGO_PKG_VERSION"));
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
+    config::build_id(&format!("{config:?} {}", env!("CARGO_PKG_VERSION")))
 }
 
 impl<const OBJW: usize> Registers<OBJW> {

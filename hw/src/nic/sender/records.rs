@@ -181,7 +181,7 @@ pub struct SenderOutcome {
     pub arm_burst_valid: bool,
     pub arm_rto: Bits<8>,
     pub arm_rto_valid: bool,
-    /// Why packets are sent: `model::sender::Cause`.
+    /// Why packets are sent: `spec::status::SendCause`.
     pub cause: Bits<2>,
     /// The synchronised message that waited begins.
     pub sync_passed: bool,

@@ -5,6 +5,7 @@ use crate::nic::types::SenderNote;
 use crate::prelude::*;
 use crate::record;
 use mprdma_spec::command::qp_stats;
+use mprdma_spec::status::SendCause;
 
 record! {
     /// What the sender half of one QP has done since CREATE_QP.
@@ -80,9 +81,9 @@ block! {
             shown: SenderTally,
         }
         konst {
-            hole: Bits<2> = bits(1),
-            recovery: Bits<2> = bits(2),
-            timeout: Bits<2> = bits(3),
+            hole: Bits<2> = bits(SendCause::Hole as u64),
+            recovery: Bits<2> = bits(SendCause::Recovery as u64),
+            timeout: Bits<2> = bits(SendCause::Timeout as u64),
             nothing: SenderTally = SenderTally::default(),
         }
         sub {
