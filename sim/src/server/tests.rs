@@ -195,7 +195,10 @@ fn a_client_that_shortens_its_memory_under_dma_gets_errors_and_the_card_lives_on
             break client;
         }
     };
-    let _memory = memory(&mut next, IOVA, 8192);
+    // To an address that the network does not know, so it goes to every other card.
+    let sent = memory(&mut next, IOVA, 8192);
+    sent.write_all_at(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0], 4096)
+        .unwrap();
     write_address(&mut next, fake::SOURCE, IOVA + 4096);
     let _received = memory(&mut other, IOVA, 8192);
     write_address(&mut other, fake::TARGET, IOVA + 64);
