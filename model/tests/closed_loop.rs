@@ -112,7 +112,9 @@ impl Loop {
             now: (self.now / TICK) as u32,
             rnd: self.random.next(),
             backlog: self.grants.len() >= 2,
+            crowded: false,
             full: self.grants.len() >= 990,
+            waiting_slow: (self.grants.len() / 4) as u8,
             slots: self.setting.slots,
         };
         let (sender, out) = step(&self.sender, &event, &env);

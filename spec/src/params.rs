@@ -42,6 +42,16 @@ params! {
 
 /// Paths that extension `vp_recycle` keeps (protocol section 5).
 pub const RECYCLED_PATHS: usize = 16;
+/// Waiting grants of all queue pairs from which on new packets are left to the burst timer, which serves queue pairs in
+/// turn.
+pub const GRANTS_CROWDED: usize = 128;
+/// Waiting grants from which on the burst timer waits too.
+pub const GRANTS_ENOUGH: usize = 256;
+/// Waiting grants from which on retransmissions wait too.
+pub const GRANTS_FULL: usize = 960;
+/// log2 of the waiting grants for which the retransmission timer allows one slow unit: 1 us for each, more than a packet
+/// of 4 KiB takes at 40 Gb/s.
+pub const GRANTS_PER_SLOW_LOG2: usize = 2;
 /// Largest message in bytes (protocol section 9).
 pub const MAX_MESSAGE: u64 = 1 << 31;
 /// Path MTUs in bytes, indexed by IBA code minus one.

@@ -337,6 +337,7 @@ impl<
             self.sq_fetch.launch_valid.val() & self.segment.launch_ready.val();
         self.sq_fetch.launch_ready.next =
             self.segment.launch_ready.val() & self.tx_complete.launch_ready.val();
+        self.sender.tx_held.next = self.tx_build.held.val();
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
         self.sq_fetch.work_ready.next = self.sender.work_ready.val();

@@ -9,9 +9,10 @@ use mprdma_hw::nic::types::{AckEvent, CfgReq, Grant, Progress, QpError, Work};
 use mprdma_hw::with_big_stack;
 use mprdma_model::psn;
 use mprdma_model::sender::{
-    step, Ack, Counts, Env, SenderConfig, SenderContext, SenderEvent, SenderImage,
+    step, Ack, Counts, Env, SenderConfig, SenderContext, SenderEvent, SenderImage, ACK_WINDOW_NAK,
 };
 use mprdma_spec::command::{Opcode, QpState};
+use mprdma_spec::params;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rust_hdl_core::prelude::*;
@@ -21,7 +22,7 @@ const QPW: usize = 4;
 const QPS: usize = 1 << QPW;
 type Engine = Sender<QPW, 128>;
 
-ports!(Engine, clock: reset tick tick_pulse ack ack_valid work work_valid error error_valid cfg cfg_valid grant_ready progress_ready sync_passed_ready
+ports!(Engine, clock: reset tick tick_pulse ack ack_valid work work_valid error error_valid cfg cfg_valid grant_ready progress_ready sync_passed_ready tx_held
     => ack_ready work_ready error_ready cfg_done cfg_result grant grant_valid progress progress_valid
     sync_passed sync_passed_valid init_done busy
     cnt_ecn_echoes cnt_prunes cnt_window_naks cnt_sync_naks cnt_ghost_acks cnt_bad_acks cnt_timeouts cnt_recoveries
@@ -55,6 +56,8 @@ struct Bench<'a, D: Dut> {
     finished: u64,
     /// Grants let through, in percent of cycles.
     grant_percent: u32,
+    /// Frames queue for the wire.
+    tx_held: bool,
     most_due: usize,
     /// Events that found the grant queue full.
     refused: u64,
@@ -88,6 +91,7 @@ impl<'a, D: Dut> Bench<'a, D> {
             expected: [0; 9],
             finished: 0,
             grant_percent: 90,
+            tx_held: false,
             most_due: 0,
             refused: 0,
             entered: vec![],
@@ -114,6 +118,7 @@ impl<'a, D: Dut> Bench<'a, D> {
         self.dut.set("grant_ready", grant_ready);
         self.dut.set("progress_ready", progress_ready);
         self.dut.set("sync_passed_ready", progress_ready);
+        self.dut.set("tx_held", self.tx_held);
         self.dut.low();
         if self.dut.bit("trace_valid") {
             self.finish();
@@ -225,7 +230,9 @@ impl<'a, D: Dut> Bench<'a, D> {
             now: of_env("now") as u32,
             rnd: self.dut.get("trace_random"),
             backlog: of_env("backlog") == 1,
+            crowded: of_env("crowded") == 1,
             full: of_env("full") == 1,
+            waiting_slow: of_env("waiting_slow") as u8,
             slots: 128,
         };
         self.entered.push((self.cycle, qpn));
@@ -431,6 +438,7 @@ fn mixed(dut: &mut impl Dut, rounds: usize) {
         if round % 500 == 0 {
             bench.cycles_per_tick = [16, 2, 1, 4][round / 500 % 4];
             bench.grant_percent = [90, 40, 0, 100][round / 500 % 4];
+            bench.tx_held = round / 700 % 2 == 1;
         }
         let qpn = bench.rng.random_range(0..QPS as u16);
         let context = bench.model[usize::from(qpn)];
@@ -535,31 +543,39 @@ fn events_enter_at_the_promised_rate() {
     });
 }
 
-/// First windows of 255 packets of 16 QPs do not fit the grant queue; none is lost.
+/// 16 QPs with 255 packets to send and nothing else to wait for than the way out.
+fn flood(bench: &mut Bench<'_, impl Dut>) {
+    bench.cycles_per_tick = 4;
+    let config = SenderConfig {
+        initial_window: 255,
+        rto_floor: 20_000,
+        ..SenderConfig::from_params()
+    };
+    for qpn in 0..QPS as u16 {
+        bench.create(qpn, config, 0xff_fff0);
+        bench.work(qpn, 255);
+    }
+}
+
+/// More new packets than the way out takes: few grants wait, and queue pairs take turns.
 #[test]
-fn a_full_grant_queue_holds_packets_back() {
+fn a_crowd_of_grants_makes_queue_pairs_take_turns() {
     with_big_stack(|| {
         let mut dut = verilated(Engine::default(), "sender");
         let mut bench = Bench::new(&mut dut, 15);
-        bench.grant_percent = 0;
-        bench.cycles_per_tick = 4;
-        let config = SenderConfig {
-            initial_window: 255,
-            rto_floor: 20_000,
-            ..SenderConfig::from_params()
-        };
-        for qpn in 0..QPS as u16 {
-            bench.create(qpn, config, 0xff_fff0);
-            bench.work(qpn, 255);
-        }
-        for _ in 0..20_000 {
+        bench.grant_percent = 10;
+        flood(&mut bench);
+        while bench.model.iter().map(|c| c.flight()).sum::<u32>() < 3000 {
             bench.cycle();
         }
-        println!(
-            "{} grants wait, {} events refused",
-            bench.most_due, bench.refused
-        );
-        assert!(bench.refused > 0 && (960..1000).contains(&bench.most_due));
+        let flights: Vec<u32> = bench.model.iter().map(|c| c.flight()).collect();
+        println!("{} grants wait at most, {flights:?}", bench.most_due);
+        let waiting = params::GRANTS_ENOUGH..params::GRANTS_ENOUGH + 16;
+        assert!(waiting.contains(&bench.most_due));
+        let (least, most) = (flights.iter().min(), flights.iter().max());
+        assert!(most
+            .zip(least)
+            .is_some_and(|(most, least)| most - least <= 16));
         bench.grant_percent = 100;
         for _ in 0..40_000 {
             bench.cycle();
@@ -567,6 +583,79 @@ fn a_full_grant_queue_holds_packets_back() {
         for context in &bench.model {
             assert_eq!((context.flight(), context.unsent()), (255, 0));
         }
+        bench.close();
+    });
+}
+
+/// While frames queue for the wire, no window grows.
+#[test]
+fn a_full_wire_stops_growth() {
+    with_big_stack(|| {
+        let mut dut = verilated(Engine::default(), "sender");
+        let mut bench = Bench::new(&mut dut, 17);
+        bench.grant_percent = 100;
+        let psn = 0x10;
+        bench.create(0, SenderConfig::from_params(), psn);
+        let first = bench.model[0].cwnd;
+        bench.work(0, 1000);
+        for (held, last) in [(true, 100), (false, 200)] {
+            bench.tx_held = held;
+            while bench.model[0].snd_una < psn + last {
+                let (una, nxt) = (bench.model[0].snd_una, bench.model[0].snd_nxt);
+                if una < nxt && bench.acks.is_empty() && bench.seen.is_empty() {
+                    bench.ack(
+                        0,
+                        Ack {
+                            sack: una,
+                            aack: una + 1,
+                            ..Ack::default()
+                        },
+                    );
+                }
+                bench.cycle();
+            }
+            assert_eq!(bench.model[0].cwnd > first, !held);
+        }
+        bench.close();
+    });
+}
+
+/// Retransmissions do not wait their turn, but they leave it to the burst timer before the queue of grants overflows.
+#[test]
+fn a_full_grant_queue_holds_retransmissions_back() {
+    with_big_stack(|| {
+        let mut dut = verilated(Engine::default(), "sender");
+        let mut bench = Bench::new(&mut dut, 16);
+        bench.grant_percent = 100;
+        flood(&mut bench);
+        for _ in 0..40_000 {
+            bench.cycle();
+        }
+        bench.grant_percent = 0;
+        for i in 0..100 * QPS as u16 {
+            let naks = i < QPS as u16;
+            bench.ack(
+                i % QPS as u16,
+                Ack {
+                    sack: 0xff_fff5,
+                    aack: 0xff_fff0,
+                    flags: if naks { ACK_WINDOW_NAK } else { 0 },
+                    ..Ack::default()
+                },
+            );
+            while bench.acks.len() > 100 {
+                bench.cycle();
+            }
+        }
+        for _ in 0..20_000 {
+            bench.cycle();
+        }
+        println!(
+            "{} grants wait at most, {} events refused",
+            bench.most_due, bench.refused
+        );
+        let waiting = params::GRANTS_FULL..params::GRANTS_FULL + 16;
+        assert!(bench.refused > 0 && waiting.contains(&bench.most_due));
         bench.close();
     });
 }

@@ -14,7 +14,7 @@ const QPW: usize = 4;
 const SLOTS: usize = 128;
 type Pipeline = SenderPipeline<QPW, SLOTS>;
 
-ports!(Pipeline, clock: reset incoming incoming_valid now random backlog full cfg
+ports!(Pipeline, clock: reset incoming incoming_valid now random backlog crowded full waiting_slow cfg
     => outcome written outcome_valid seen_valid init_done busy);
 
 /// What a run found.
@@ -99,7 +99,12 @@ fn run(dut: &mut impl Dut, seed: u64, qps: usize, events: u64, sabotage: Sabotag
         dut.set("now", Bits::<32>::from(u64::from(moment.env.now)));
         dut.set("random", Bits::<64>::from(moment.env.rnd));
         dut.set("backlog", moment.env.backlog);
+        dut.set("crowded", moment.env.crowded);
         dut.set("full", moment.env.full);
+        dut.set(
+            "waiting_slow",
+            Bits::<8>::from(u64::from(moment.env.waiting_slow)),
+        );
         let command = moment.event;
         free_at[usize::from(moment.qpn)] = time.get() + 8;
         waiting.push_back(moment);

@@ -327,7 +327,9 @@ impl Traffic {
             now: self.now,
             rnd: self.rng.random(),
             backlog: self.chance(30),
+            crowded: !matches!(event, SenderEvent::Burst) && self.chance(8),
             full: self.chance(8),
+            waiting_slow: self.rng.random_range(0..=255) >> self.rng.random_range(0..8),
             slots: 128,
         };
         let mut told = before;

@@ -169,7 +169,6 @@ impl SenderContext {
         self.rnr_timer = 0;
         self.rto_left = 0;
         self.progress_at = now;
-        self.ring_count = 0;
         self.pass_at = now as u16;
         self.sync_wait = false;
         self.last_new_at = now as u16;
@@ -183,6 +182,8 @@ impl SenderContext {
         self.growth = 0;
         self.inflate = 0;
         self.start = self.config.initial_window;
+        // The last ACKs before a pause came back on the slowest paths.
+        self.ring_count = 0;
     }
 
     /// Packets in flight.

@@ -77,10 +77,15 @@ pub struct Env {
     pub now: u32,
     /// Random bits: for each of two packets 16 for the decision to probe and 16 for the path, lowest first.
     pub rnd: u64,
-    /// The card's own transmit side holds packets back.
+    /// The card's own transmit side holds packets back: the window does not grow.
     pub backlog: bool,
+    /// So many grants wait that new packets are left to the burst timer, which serves queue pairs in turn. Never set for
+    /// the burst timer's own events.
+    pub crowded: bool,
     /// No room for more grants: none may be made now.
     pub full: bool,
+    /// Slow units that the waiting grants of all queue pairs may take (8): the retransmission timer allows for them.
+    pub waiting_slow: u8,
     /// Slots of the bitmap of this image, and so of the peer's: 64 or 128.
     pub slots: u32,
 }

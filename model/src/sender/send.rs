@@ -38,7 +38,7 @@ impl Step<'_> {
         }
         let to_sync = psn::distance(self.c.snd_nxt, self.c.sync_psn);
         let sync_first = self.c.sync_wait && to_sync == 0;
-        if self.env.full || sync_first && flight != 0 && !self.sync_due {
+        if self.env.full || self.env.crowded || sync_first && flight != 0 && !self.sync_due {
             self.arm_burst(self.c.config.burst_interval);
             return;
         }
@@ -138,6 +138,8 @@ impl Step<'_> {
             self.c.snd_retx = psn::add(una, offset + 1);
         }
         if found[0].is_some() {
+            // The repair needs a round trip: no timeout before.
+            self.c.progress_at = self.env.now;
             self.turn_ring(if found[1].is_some() { 2 } else { 1 });
         }
         found[0].is_some()

@@ -255,7 +255,7 @@ impl Step<'_> {
         let limit = if self.c.rnr_wait {
             rnr_wait_time(self.c.rnr_timer)
         } else {
-            self.rto
+            self.rto + u32::from(self.env.waiting_slow)
         };
         let elapsed = self.env.now.wrapping_sub(self.c.progress_at) >> 6;
         if elapsed < limit {

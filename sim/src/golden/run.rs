@@ -220,7 +220,9 @@ impl Run {
             now: (now / TICK) as u32,
             rnd: self.rng.next_u64(),
             backlog: waiting >= 2,
+            crowded: false,
             full: waiting >= 1000,
+            waiting_slow: (waiting / 4).min(255) as u8,
             slots,
         };
         let (context, out) = sender::step(&self.flows[index].sender, event, &env);

@@ -91,6 +91,8 @@ struct Tables {
     regions: Vec<Region>,
     fetch: Fetch,
     transmit: Transmit,
+    /// Burst timers that fired and wait for their turn.
+    bursts: VecDeque<u16>,
     buffer: ReceiveBuffer,
     counters: [u64; Counter::ALL.len()],
     trace: Trace,
@@ -108,6 +110,7 @@ impl Tables {
             regions: vec![Region::default(); 1 << config.mr_log2],
             fetch: Fetch::default(),
             transmit: Transmit::default(),
+            bursts: VecDeque::new(),
             buffer: ReceiveBuffer::default(),
             counters: [0; Counter::ALL.len()],
             trace: Trace::default(),
@@ -219,7 +222,7 @@ impl StandIn {
             Event::Payload { packet, fails } => self.payload(packet, fails),
             Event::Build => self.builder_is_free(),
             Event::TransmitMarker => self.transmit_marker(),
-            Event::Burst(qpn) => self.sender_event(qpn, &mprdma_model::sender::SenderEvent::Burst),
+            Event::Burst(qpn) => self.burst(qpn),
             Event::Timeout(qpn) => {
                 self.sender_event(qpn, &mprdma_model::sender::SenderEvent::Timeout);
             }

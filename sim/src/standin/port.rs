@@ -1,10 +1,13 @@
 //! The MAC: frames leave at the line rate one after the other, and arrive as the network says.
 
 use super::events::Event;
+use super::timing::{HELD_BEATS, HELD_FRAMES};
 use super::StandIn;
 use crate::card::Seen;
+use crate::lanes::BEAT;
 use crate::mac::{Sent, MIN_FRAME};
 use crate::time::{Ps, Rate, FCS, GAP, PREAMBLE};
+use std::collections::VecDeque;
 
 /// The port's own state; a reset of the card does not touch it.
 pub(super) struct Port {
@@ -13,6 +16,8 @@ pub(super) struct Port {
     free_at: Ps,
     arrived_at: Ps,
     pub(super) sent: Vec<Sent>,
+    /// From when to when each of the last frames was whole and not yet gone.
+    queue: VecDeque<(Ps, Ps)>,
     pub(super) seen: Option<Vec<Seen>>,
 }
 
@@ -23,6 +28,7 @@ impl Port {
             free_at: 0,
             arrived_at: 0,
             sent: vec![],
+            queue: VecDeque::new(),
             seen: None,
         }
     }
@@ -30,6 +36,16 @@ impl Port {
     /// When everything has left.
     pub(super) fn free_at(&self) -> Ps {
         self.free_at
+    }
+
+    /// The wire, and not the window, limits: frames or beats queue for it.
+    pub(super) fn holds_back(&mut self, now: Ps) -> bool {
+        while self.queue.front().is_some_and(|&(_, end)| end <= now) {
+            self.queue.pop_front();
+        }
+        let whole = self.queue.iter().take_while(|(ready, _)| *ready <= now);
+        whole.take(HELD_FRAMES).count() == HELD_FRAMES
+            || self.time_for(HELD_BEATS * BEAT as u64) > now
     }
 
     /// When no more than so many bytes are left to send.
@@ -49,6 +65,7 @@ impl StandIn {
         let start = port.free_at.max(ready);
         let end = start + port.rate.time(PREAMBLE + bytes + FCS);
         port.free_at = end + port.rate.time(GAP);
+        port.queue.push_back((ready, end));
         self.stats.mac.tx_frames += 1;
         self.stats.mac.tx_bytes += bytes;
         if let Some(seen) = &mut port.seen {

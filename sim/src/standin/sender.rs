@@ -1,11 +1,12 @@
 //! The sender engine: the model's, with timers, counters and what its outputs reach.
 
 use super::events::Event;
-use super::timing::{BACKLOG, FULL};
+use super::timing::BACKLOG;
 use super::StandIn;
 use crate::time::Ps;
 use mprdma_model::sender::{self, Counts, Env, SenderEvent, SenderOutputs};
 use mprdma_spec::counter::Counter;
+use mprdma_spec::params::{GRANTS_CROWDED, GRANTS_ENOUGH, GRANTS_FULL, GRANTS_PER_SLOW_LOG2};
 
 impl StandIn {
     /// Fetched work: `packets` more packets may be sent; `sync` if they are a synchronised message.
@@ -19,14 +20,32 @@ impl StandIn {
         let env = Env {
             now: self.tick(),
             rnd: self.random(),
-            backlog: waiting >= BACKLOG,
-            full: waiting >= FULL,
+            backlog: waiting >= BACKLOG || self.port.holds_back(self.now),
+            crowded: waiting >= GRANTS_CROWDED && *event != SenderEvent::Burst,
+            full: waiting >= GRANTS_FULL,
+            waiting_slow: (waiting >> GRANTS_PER_SLOW_LOG2) as u8,
             slots: self.config.bitmap_slots as u32,
         };
         let context = &mut self.tables.qps[usize::from(qpn)].sender;
         let (next, out) = sender::step(context, event, &env);
         *context = next;
         self.apply(qpn, &out);
+    }
+
+    /// The burst timer of a queue pair fires; it waits its turn while enough grants wait.
+    pub(super) fn burst(&mut self, qpn: u16) {
+        self.tables.bursts.push_back(qpn);
+        self.serve_bursts();
+    }
+
+    /// Lets burst timers that fired have their turn.
+    pub(super) fn serve_bursts(&mut self) {
+        while self.waiting_grants() < GRANTS_ENOUGH {
+            let Some(qpn) = self.tables.bursts.pop_front() else {
+                return;
+            };
+            self.sender_event(qpn, &SenderEvent::Burst);
+        }
     }
 
     fn apply(&mut self, qpn: u16, out: &SenderOutputs) {

@@ -37,8 +37,10 @@ pub(super) const ACT: u64 = 9;
 pub(super) const GRANTS_AHEAD: usize = 16;
 /// Waiting grants from which on the transmit side, and not the window, limits.
 pub(super) const BACKLOG: usize = 2;
-/// Waiting grants from which on no more are made.
-pub(super) const FULL: usize = 960;
+/// Whole frames that wait for the wire from which on that is so too: the one that leaves and two more.
+pub(super) const HELD_FRAMES: usize = 3;
+/// Beats of frames that wait for the wire from which on it is.
+pub(super) const HELD_BEATS: u64 = 96;
 /// Packets that are cut and wait for their payload or for the frame builder.
 pub(super) const PACKETS: usize = 48;
 /// Payload reads that wait for tags.

@@ -167,6 +167,7 @@ impl StandIn {
             transmit.segment_free = self.now + self.clock.cycles(SEGMENT);
             if let Some((qpn, grant)) = transmit.grants.pop_front() {
                 self.cut(qpn, &grant);
+                self.serve_bursts();
             }
         }
     }

@@ -155,26 +155,15 @@ fn crowd(name: &str, initial_window: u32, timeout: u32, packets: usize) -> Resul
     Ok(shares)
 }
 
-/// Each within 10 % of its share. The window is one packet and the least timeout, 131 us, is longer than the card takes to
-/// send one packet of each (30 us): with the default of 33 us a slower card would send again what waits in its own queue.
+/// Each within 10 % of its share, with the defaults of a queue pair: the card has far more to send than it can.
 #[test]
 fn a_thousand_queue_pairs_share_fairly() -> Result<()> {
-    let shares = crowd("crowd", 1, 32, 64)?;
+    let rts = RtsAttr::new(0);
+    let window = rts.multi_path.initial_window;
+    let shares = crowd("crowd", window, rts.timeout, 96)?;
     assert_eq!(shares.finished, 0, "all are active to the end");
     assert!(shares.least as f64 >= 0.9 * shares.mean, "{shares:?}");
     assert!(shares.most as f64 <= 1.1 * shares.mean, "{shares:?}");
-    Ok(())
-}
-
-/// With the default first window the card has far more to send than it can, and who looks first when there is room in its
-/// queue of grants gets it: shares in a millisecond are random, but nobody starves. `docs/architecture.md` has figures.
-#[test]
-#[ignore]
-fn a_thousand_queue_pairs_with_wide_windows_all_advance() -> Result<()> {
-    let rts = RtsAttr::new(0);
-    let window = rts.multi_path.initial_window;
-    let shares = crowd("crowd-wide", window, rts.timeout, 192)?;
-    assert!(shares.least as f64 >= 0.4 * shares.mean, "{shares:?}");
     Ok(())
 }
 

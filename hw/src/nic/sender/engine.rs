@@ -7,6 +7,7 @@ use crate::leaf::{Lfsr, Pack, SyncFifo};
 use crate::nic::types::{AckEvent, CfgReq, Grant, Progress, QpError, QpMark, SenderNote, Work};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
+use mprdma_spec::params::{GRANTS_CROWDED, GRANTS_ENOUGH, GRANTS_FULL};
 use std::array::from_fn;
 
 /// Sources of events, in the order of the arbiter's first round.
@@ -23,14 +24,16 @@ block! {
     /// Protocol sections 4 to 6 for 2^`QPW` QPs whose peers have bitmaps of `L` slots.
     ///
     /// - In: `ack` (queue of 511), `work`, `error`; the configuration bus; `tick`, the protocol
-    ///   clock, with `tick_pulse` in the cycle after it moved.
+    ///   clock, with `tick_pulse` in the cycle after it moved; `tx_held`: frames queue for the wire, so that no window is to
+    ///   grow.
     /// - Out: `grant`, permission to send one packet (queue of 1023); `progress` for completions; `cfg_done` with
     ///   `cfg_result`, the sender half of `qp_status`; pulses `cnt_…`; `init_done`, `busy`.
     /// - `trace_…` shows each event as it enters the pipeline and as it leaves, in the same order, for lockstep tests.
     /// - Initiation interval: one event per 2 cycles over different QPs, one per 8 cycles for one QP. An event whose QP is
     ///   in the pipeline holds back its own source only; the six sources take turns.
     /// - Latency: at most 17 cycles from `ack` to `grant` when idle.
-    /// - When 960 grants wait, events make no more and leave it to the burst timer.
+    /// - When 128 grants wait, new packets are left to the burst timer, whose wheel serves queue pairs in turn; when 256
+    ///   wait, so does the wheel; when 960 wait, no event makes more.
     ///
     /// ```text
     ///  ack ----> [FIFO] --+
@@ -56,6 +59,7 @@ block! {
             cfg_valid: bool,
             grant_ready: bool,
             progress_ready: bool,
+            tx_held: bool,
             sync_passed_ready: bool,
         }
         out {
@@ -122,6 +126,8 @@ block! {
             enter: bool,
             room: bool,
             backlog: bool,
+            crowded: bool,
+            enough: bool,
             full: bool,
             // The command on the bus: taken, waiting for its turn.
             asked: bool,
@@ -154,6 +160,9 @@ block! {
             op_modify: Bits<4> = bits(Opcode::ModifyQp as u64),
             op_query: Bits<4> = bits(Opcode::QueryQp as u64),
             op_destroy: Bits<4> = bits(Opcode::DestroyQp as u64),
+            grants_crowded: Bits<10> = bits(GRANTS_CROWDED as u64),
+            grants_enough: Bits<10> = bits(GRANTS_ENOUGH as u64),
+            grants_full: Bits<10> = bits(GRANTS_FULL as u64),
             no_event: SenderEvent = SenderEvent::default(),
         }
         sub {
@@ -194,6 +203,8 @@ impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
             enter,
             room,
             backlog,
+            crowded,
+            enough,
             full,
             asked,
             pending,
@@ -315,7 +326,7 @@ impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
         self.head[1].next = self.from_error.val().qpn;
         self.offered[2].next = self.rto_wheel.fire_valid.val();
         self.head[2].next = self.rto_wheel.fire.val();
-        self.offered[3].next = self.burst_wheel.fire_valid.val();
+        self.offered[3].next = self.burst_wheel.fire_valid.val() & !self.enough.q.val();
         self.head[3].next = self.burst_wheel.fire.val();
         self.offered[4].next = self.works.out_valid.val();
         self.head[4].next = self.from_work.val().qpn;
@@ -387,6 +398,7 @@ impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
         }
 
         comment!("the pipeline");
+        self.waiting_grants.next = self.grants.count.val();
         self.random.advance.next = true;
         self.random.load.next = false;
         self.random.seed.next = self.random.value.val();
@@ -395,7 +407,9 @@ impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
         self.pipeline.now.next = self.tick.val();
         self.pipeline.random.next = self.random.value.val();
         self.pipeline.backlog.next = self.backlog.q.val();
+        self.pipeline.crowded.next = self.crowded.q.val() & !self.entering.q.val().burst;
         self.pipeline.full.next = self.full.q.val();
+        self.pipeline.waiting_slow.next = self.waiting_grants.val().get_bits::<8>(2);
         self.pipeline.cfg.next = self.cfg.val();
         self.out.next = self.pipeline.outcome.val();
         self.after.next = self.pipeline.written.val();
@@ -414,9 +428,10 @@ impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
         self.grant.next = self.grants.out_data.val();
         self.grant_valid.next = self.grants.out_valid.val();
         self.grants.out_ready.next = self.grant_ready.val();
-        self.waiting_grants.next = self.grants.count.val();
-        self.backlog.d.next = self.waiting_grants.val().get_bits::<9>(1).any();
-        self.full.d.next = self.waiting_grants.val().get_bits::<4>(6).all();
+        self.backlog.d.next = self.waiting_grants.val().get_bits::<9>(1).any() | self.tx_held.val();
+        self.crowded.d.next = self.waiting_grants.val() >= self.grants_crowded.val();
+        self.enough.d.next = self.waiting_grants.val() >= self.grants_enough.val();
+        self.full.d.next = self.waiting_grants.val() >= self.grants_full.val();
 
         comment!("progress");
         self.news.in_data.next = self.out.val().progress;

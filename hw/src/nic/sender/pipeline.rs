@@ -15,7 +15,8 @@ block! {
     /// `model::sender::step` in eight stages, with the context memory of 2^`QPW` queue pairs whose peers have
     /// bitmaps of `L` slots.
     ///
-    /// - In: `incoming`, `incoming_valid`; with it `now`, `random`, `backlog` and `full`. No ready: the user keeps events of one
+    /// - In: `incoming`, `incoming_valid`; with it `now`, `random`, `backlog`, `crowded`, `full` and
+    ///   `waiting_slow`. No ready: the user keeps events of one
     ///   QP 8 cycles apart and any two events 2 cycles apart. `cfg` must be stable two cycles before a command enters, until
     ///   it leaves.
     /// - Out: `outcome` and `written` (the context), valid in the cycle of `outcome_valid`, in the order of the events.
@@ -37,7 +38,9 @@ block! {
             now: Bits<32>,
             random: Bits<64>,
             backlog: bool,
+            crowded: bool,
             full: bool,
+            waiting_slow: Bits<8>,
             cfg: CfgReq,
         }
         out {
@@ -139,6 +142,7 @@ block! {
             resends: bool,
             full_6: bool,
             marker: bool,
+            held_6: bool,
             own_random_0: bool,
             own_random_1: bool,
             rts: bool,
@@ -342,7 +346,9 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         self.valid_0.d.next = self.incoming_valid.val();
         self.env_0.d.next.now = self.now.val();
         self.env_0.d.next.backlog = self.backlog.val();
+        self.env_0.d.next.crowded = self.crowded.val();
         self.env_0.d.next.full = self.full.val();
+        self.env_0.d.next.waiting_slow = self.waiting_slow.val();
         self.random_0.d.next = self.random.val();
         self.contexts.read.next = true;
         self.contexts.read_addr.next = bit_cast::<QPW, 16>(self.event_0.q.val().qpn);
@@ -825,6 +831,7 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
                 self.context_4.d.next.growth = 0.into();
                 self.context_4.d.next.inflate = 0.into();
                 self.context_4.d.next.start = self.c3.val().initial_window;
+                self.context_4.d.next.ring_count = 0.into();
             }
         }
         if self.e3.val().error
@@ -906,7 +913,8 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         comment!("T4: add; look at the clock");
         self.c4.next = self.context_4.q.val();
         self.i4.next = self.intent_4.q.val();
-        self.limit.next = self.i4.val().rto;
+        // What waits on the card delays the answer.
+        self.limit.next = self.i4.val().rto + bit_cast::<22, 8>(self.env_4.q.val().waiting_slow);
         if self.i4.val().waited_rnr {
             self.limit.next = bit_cast::<22, 18>(self.i4.val().rnr_time);
         }
@@ -1138,11 +1146,12 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         self.v6.next = self.verdict_6.q.val();
         self.e6.next = self.event_6.q.val();
         self.full_6.next = self.env_6.q.val().full;
+        self.held_6.next = self.env_6.q.val().full | self.env_6.q.val().crowded;
         self.marker.next = self.e6.val().command & self.k6.val().destroy;
         // Rule 5: new packets.
         self.open_new.next = self.v6.val().send_new & !self.v6.val().hole_1;
         self.wants_new.next = self.open_new.val() & self.v6.val().room_1 & self.v6.val().unsent_1;
-        self.fresh.next = self.wants_new.val() & !self.full_6.val() & !self.v6.val().sync_held;
+        self.fresh.next = self.wants_new.val() & !self.held_6.val() & !self.v6.val().sync_held;
         // Section 6: no further than the first packet of a synchronised message in one event.
         self.sync_stop.next = self.fresh.val()
             & self.v6.val().room_2
@@ -1189,9 +1198,9 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
                 & !self.c6.val().recovering
                 & self.v6.val().window_1
                 & self.v6.val().unsent_1)
+            | (self.held_6.val() & self.wants_new.val())
             | (self.full_6.val()
-                & (self.wants_new.val()
-                    | self.v6.val().resend_acked
+                & (self.v6.val().resend_acked
                     | (self.v6.val().hole_1 & self.c6.val().recovering)
                     | (self.v6.val().resend_unclocked & self.left_1.val())));
         self.want_rto.next =
@@ -1316,6 +1325,8 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         }
         if self.fixes.val() {
             self.context_7.d.next.snd_retx = self.hole_0.val() + 1;
+            // The repair needs a round trip: no timeout before.
+            self.context_7.d.next.progress_at = self.env_6.q.val().now;
         }
         self.second_7.d.next.some = self.two_fixes.val();
         self.second_7.d.next.hole =

@@ -147,8 +147,12 @@ pub struct SenderEnv {
     pub now: Bits<32>,
     /// The card's own transmit side holds packets back.
     pub backlog: bool,
+    /// New packets are left to the burst timer.
+    pub crowded: bool,
     /// No room for more grants.
     pub full: bool,
+    /// Slow units that the waiting grants may take.
+    pub waiting_slow: Bits<8>,
 }
 
 /// What an event adds to the counters.

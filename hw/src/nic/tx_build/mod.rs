@@ -37,6 +37,7 @@ block! {
     /// - Out: `m_axis_tx_*`, no idle cycle inside a frame. A frame whose payload could not be read leaves with a wrong
     ///   ICRC, and `error` names its QP.
     /// - Out: `tx_marker` with `tx_marker_qpn`, for one cycle: every frame commanded before this marker has left.
+    /// - Out: `held`: frames queue for the wire.
     /// - Out: `acks_busy`: ACKs wait that have not read their address yet.
     /// - Latency: 29 cycles from the command and the first payload beat to the frame's first beat, and one more for each
     ///   of its beats. Each frame takes its beats and at most two cycles more.
@@ -68,6 +69,7 @@ block! {
             tx_marker: bool,
             tx_marker_qpn: Bits<16>,
             acks_busy: bool,
+            held: bool,
             m_axis_tx_tdata: Bits<512>,
             m_axis_tx_tkeep: Bits<64>,
             m_axis_tx_tlast: bool,
@@ -317,6 +319,7 @@ impl<const QPW: usize> Logic for TxBuild<QPW> {
         self.m_axis_tx_tlast.next = self.seal.tlast.val();
         self.m_axis_tx_tvalid.next = self.seal.tvalid.val();
         self.seal.tready.next = self.m_axis_tx_tready.val();
+        self.held.next = self.seal.held.val();
         comment!("frames between header and port");
         self.in_flight_next.next = self.in_flight.q.val();
         if self.give_header.val() {

@@ -7,6 +7,11 @@ use crate::nic::headers::{IcrcMask, KeepMask, PutIcrc, TAGGED_LEN};
 use crate::prelude::*;
 use mprdma_spec::wire::ethernet;
 
+/// Whole frames in the buffer from which on the wire holds packets back: the one that leaves and two more.
+const HELD_FRAMES: u64 = 3;
+/// Beats in the buffer above which it does too: a frame of 4 KiB and a part of the next.
+const HELD_BEATS: u64 = 80;
+
 /// A beat beside the CRC pipeline.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 struct Waiting {
@@ -20,6 +25,7 @@ block! {
     /// - In: `beat` (packed), `valid`; with the first beat of a frame its `tag`; with its last `poison`, which makes
     ///   the ICRC wrong. Out: `take`, in the cycle in which a beat is taken.
     /// - Out: `tdata`, `tkeep`, `tlast`, `tvalid`; in: `tready`.
+    /// - Out: `held`: frames queue for the wire, three whole ones or more than 80 beats.
     /// - Out: `sent`, the bytes that leave in this cycle, and `sent_last`, when a frame ends.
     /// - Latency: 14 cycles from the last beat in to the first beat out. One beat per cycle, and one cycle more for a
     ///   frame whose ICRC does not fit into its last beat.
@@ -41,8 +47,12 @@ block! {
             tvalid: bool,
             sent: Bits<7>,
             sent_last: bool,
+            held: bool,
         }
         local {
+            comes: bool,
+            goes: bool,
+            whole_next: Bits<7>,
             straddles: bool,
             last_8: bool,
             straddles_8: bool,
@@ -60,6 +70,9 @@ block! {
             valid_9: bool,
             sent_bytes: Bits<7>,
             frame_sent: bool,
+            // Whole frames in the buffer.
+            whole: Bits<7>,
+            queued: bool,
         }
         pipe {
             vlan: bool,
@@ -78,6 +91,8 @@ block! {
             icrc_len: Bits<7> = bits(4),
             // The beats of the pipeline and an extra one for each other of them still fit.
             high_water: Bits<7> = bits(100),
+            held_frames: Bits<7> = bits(HELD_FRAMES),
+            held_beats: Bits<7> = bits(HELD_BEATS),
         }
         sub {
             mask: IcrcMask,
@@ -95,7 +110,7 @@ impl Logic for Seal {
     fn update(&mut self) {
         dff_setup!(
             self, clock, second, later, gap, crowded, valid_0, valids, split, valid_9, sent_bytes,
-            frame_sent, vlan, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
+            frame_sent, whole, queued, vlan, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
         );
         clock!(self, clock, crc, delay, buffer);
         self.crc.reset.next = self.reset.val();
@@ -189,6 +204,20 @@ impl Logic for Seal {
             self.sent_bytes.d.next = self.buffer.out_beat.val().nbytes;
         }
         self.frame_sent.d.next = self.sending.val() & self.buffer.out_beat.val().last;
+        comment!("what waits for the wire");
+        self.comes.next = self.valid_9.q.val() & self.beat_9.q.val().last;
+        self.goes.next = self.sending.val() & self.buffer.out_beat.val().last;
+        self.whole_next.next = self.whole.q.val();
+        if self.comes.val() {
+            self.whole_next.next = self.whole.q.val() + 1;
+        }
+        self.whole.d.next = self.whole_next.val();
+        if self.goes.val() {
+            self.whole.d.next = self.whole_next.val() - 1;
+        }
+        self.queued.d.next = (self.whole.q.val() >= self.held_frames.val())
+            | (self.buffer.in_use.val() > self.held_beats.val());
+        self.held.next = self.queued.q.val();
         self.sent.next = self.sent_bytes.q.val();
         self.sent_last.next = self.frame_sent.q.val();
     }
