@@ -598,6 +598,40 @@ fn a_marker_comes_after_every_frame_before_it() {
     assert_eq!(bench.markers, wanted);
 }
 
+/// `held` rises with the third whole frame that waits, or with the second of 4 KiB.
+#[test]
+fn frames_that_queue_for_the_wire_hold_windows_back() {
+    let mut rng = rng(6);
+    let mut bench = Bench::new("tx_build_128", 128);
+    bench.make_peers(&mut rng);
+    for (length, frames, held) in [
+        (1024, 2, false),
+        (1024, 3, true),
+        (64, 2, false),
+        (64, 3, true),
+        (4096, 1, false),
+        (4096, 2, true),
+    ] {
+        bench.rates[3] = 0;
+        for _ in 0..frames {
+            let mut cmd = random_packet(&mut rng, 1);
+            cmd.opcode = bits(opcode::MP_WRITE_MIDDLE.into());
+            bench.send(cmd, noise(&mut rng, length), false);
+        }
+        for _ in 0..300 {
+            bench.step(&mut rng);
+        }
+        assert_eq!(
+            bench.dut.outputs().bit("held"),
+            held,
+            "{frames} frames with {length} bytes"
+        );
+        bench.rates[3] = 100;
+        bench.drain(&mut rng);
+        assert!(!bench.dut.outputs().bit("held"));
+    }
+}
+
 /// Idle cycles per frame at full load, and cycles from the command to the first beat.
 #[test]
 fn full_rate() {

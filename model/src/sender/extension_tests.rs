@@ -222,6 +222,32 @@ fn section_5_vp_recycle_is_random_until_the_ring_is_full() {
     assert_eq!(paths(&talk.event(work(2))), [HERE + 16, HERE + 32]);
 }
 
+#[test]
+fn section_5_vp_recycle_a_restart_forgets_the_paths() {
+    let mut talk = ringed();
+    assert_eq!(usize::from(talk.c.ring_count), RING);
+    let lim = talk.c.snd_lim;
+    on_path(&mut talk, lim - 1, lim, 0, 0, HERE);
+    assert_eq!(talk.c.flight(), 0);
+    // The last ACKs before a pause came back on the slowest paths.
+    talk.env.now += 31 * US;
+    let out = talk.event(work(2));
+    assert_eq!(talk.c.ring_count, 0);
+    assert_eq!(paths(&out), [HERE + 16, HERE + 32]);
+}
+
+#[test]
+fn section_5_hole_repair_restarts_the_retransmission_timer() {
+    let mut talk = Talk::with(extended(), 0, 100);
+    let delta = u32::from(talk.c.config.delta);
+    talk.env.now += 5 * US;
+    sacked(&mut talk, 1..delta + 2, 0);
+    talk.env.now += US;
+    let out = mapped(&mut talk, delta + 2, 0, !1);
+    assert_eq!(retransmissions(&out), [0]);
+    assert_eq!(talk.c.progress_at, talk.env.now);
+}
+
 fn synchronised(packets: u32) -> SenderEvent {
     SenderEvent::Work {
         packets,

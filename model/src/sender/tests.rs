@@ -395,6 +395,19 @@ fn section_5_rto_halves_the_window_and_resends_on_random_paths() {
 }
 
 #[test]
+fn section_5_rto_allows_for_what_waits_on_the_card() {
+    let mut talk = Talk::begun(0, 100);
+    talk.env.now = talk.c.progress_at + 8 * 64;
+    talk.env.waiting_slow = 5;
+    let out = talk.event(SenderEvent::Timeout);
+    assert_eq!((out.arm_rto, out.counts.timeout), (Some(5), false));
+    talk.env.now += 5 * 64 - 1;
+    assert!(!talk.event(SenderEvent::Timeout).counts.timeout);
+    talk.env.now += 1;
+    assert!(talk.event(SenderEvent::Timeout).counts.timeout);
+}
+
+#[test]
 fn section_5_rto_follows_the_measured_rtt() {
     let mut talk = Talk::begun(0, 1000);
     for psn in 0..200 {
@@ -527,6 +540,25 @@ fn section_4_rule_7_a_full_grant_queue_postpones_to_the_burst_timer() {
     talk.env.full = false;
     let out = talk.event(SenderEvent::Burst);
     assert_eq!((psns(&out), out.grants[0].unwrap().retx), (vec![1], true));
+}
+
+#[test]
+fn section_4_rule_7_in_a_crowd_new_packets_wait_for_their_turn() {
+    let mut talk = Talk::begun(0, 100);
+    talk.env.crowded = true;
+    let out = talk.ack(0, 1);
+    assert_eq!((out.grants, out.arm_burst), ([None; 2], Some(16)));
+    // Retransmissions do not wait.
+    let out = talk.answer(5, 1, ACK_WINDOW_NAK, 0);
+    assert_eq!((psns(&out), out.grants[0].unwrap().retx), (vec![1], true));
+    let mut talk = Talk {
+        c: SenderContext::new(settings(), 0, 0),
+        env: talk.env,
+    };
+    let out = talk.event(work(100));
+    assert_eq!((out.grants, out.arm_burst), ([None; 2], Some(16)));
+    talk.env.crowded = false;
+    assert_eq!(psns(&talk.event(SenderEvent::Burst)), [0, 1]);
 }
 
 #[test]
