@@ -39,8 +39,9 @@ pub(super) const GRANTS_AHEAD: usize = 16;
 pub(super) const BACKLOG: usize = 2;
 /// Whole frames that wait for the wire from which on that is so too: the one that leaves and two more.
 pub(super) const HELD_FRAMES: usize = 3;
-/// Beats of frames that wait for the wire from which on it is.
-pub(super) const HELD_BEATS: u64 = 96;
+/// Beats of frames that wait for the wire, in the MAC's FIFO too, from which on it is: two frames of 4 KiB and a part of a
+/// third. The RTL, whose buffer is smaller, sees it by how long that is nearly full.
+pub(super) const HELD_BEATS: u64 = 160;
 /// Packets that are cut and wait for their payload or for the frame builder.
 pub(super) const PACKETS: usize = 48;
 /// Payload reads that wait for tags.

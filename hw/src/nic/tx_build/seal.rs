@@ -9,7 +9,7 @@ use mprdma_spec::wire::ethernet;
 
 /// Whole frames in the buffer from which on the wire holds packets back: the one that leaves and two more.
 const HELD_FRAMES: u64 = 3;
-/// Beats in the buffer above which it does too: a frame of 4 KiB and a part of the next.
+/// Beats in the buffer above which it does too, after 64 cycles: a frame of 4 KiB and a part of the next, and more behind.
 const HELD_BEATS: u64 = 80;
 
 /// A beat beside the CRC pipeline.
@@ -25,7 +25,8 @@ block! {
     /// - In: `beat` (packed), `valid`; with the first beat of a frame its `tag`; with its last `poison`, which makes
     ///   the ICRC wrong. Out: `take`, in the cycle in which a beat is taken.
     /// - Out: `tdata`, `tkeep`, `tlast`, `tvalid`; in: `tready`.
-    /// - Out: `held`: frames queue for the wire, three whole ones or more than 80 beats.
+    /// - Out: `held`: frames queue for the wire, three whole ones, or more than 80 beats for 64 cycles,
+    ///   as when a third frame of 4 KiB waits.
     /// - Out: `sent`, the bytes that leave in this cycle, and `sent_last`, when a frame ends.
     /// - Latency: 14 cycles from the last beat in to the first beat out. One beat per cycle, and one cycle more for a
     ///   frame whose ICRC does not fit into its last beat.
@@ -72,6 +73,8 @@ block! {
             frame_sent: bool,
             // Whole frames in the buffer.
             whole: Bits<7>,
+            // For how many cycles more than a frame of 4 KiB has been there.
+            high_for: Bits<7>,
             queued: bool,
         }
         pipe {
@@ -110,7 +113,8 @@ impl Logic for Seal {
     fn update(&mut self) {
         dff_setup!(
             self, clock, second, later, gap, crowded, valid_0, valids, split, valid_9, sent_bytes,
-            frame_sent, whole, queued, vlan, ip6, raw_0, masked_0, seed_0, beat_9, rest_9
+            frame_sent, whole, high_for, queued, vlan, ip6, raw_0, masked_0, seed_0, beat_9,
+            rest_9
         );
         clock!(self, clock, crc, delay, buffer);
         self.crc.reset.next = self.reset.val();
@@ -215,8 +219,15 @@ impl Logic for Seal {
         if self.goes.val() {
             self.whole.d.next = self.whole_next.val() - 1;
         }
-        self.queued.d.next = (self.whole.q.val() >= self.held_frames.val())
-            | (self.buffer.in_use.val() > self.held_beats.val());
+        self.high_for.d.next = 0.into();
+        if self.buffer.in_use.val() > self.held_beats.val() {
+            self.high_for.d.next = self.high_for.q.val();
+            if !self.high_for.q.val().get_bit(6) {
+                self.high_for.d.next = self.high_for.q.val() + 1;
+            }
+        }
+        self.queued.d.next =
+            (self.whole.q.val() >= self.held_frames.val()) | self.high_for.q.val().get_bit(6);
         self.held.next = self.queued.q.val();
         self.sent.next = self.sent_bytes.q.val();
         self.sent_last.next = self.frame_sent.q.val();
