@@ -84,11 +84,10 @@ fn a_dead_path_is_left_and_taken_up_again() -> Result<()> {
     Ok(())
 }
 
-/// The extended rules fall short of 99.9 % in B and C (docs/measurements.md): only what they reach is asserted.
 #[test]
 fn packets_arrive_less_than_delta_out_of_order_beside_other_traffic() -> Result<()> {
     for setting in [A, B, C] {
-        for (rules, least) in [(Rules::Published, 0.999), (Rules::Extended, 0.98)] {
+        for rules in [Rules::Published, Rules::Extended] {
             let mut all = Tally::default();
             for seed in 1..=SEEDS {
                 let (tally, gbps) =
@@ -97,35 +96,35 @@ fn packets_arrive_less_than_delta_out_of_order_beside_other_traffic() -> Result<
                 all.add(&tally);
             }
             println!("{} {rules:?}: {:?}", setting.name, all.distance);
-            assert!(order::near(&all) >= least, "{:?}", all.distance);
+            assert!(order::near(&all) >= 0.999, "{:?}", all.distance);
             assert!(all.distance[1..].iter().sum::<u64>() > 1000 && all.out_of_window == 0);
         }
     }
     Ok(())
 }
 
-/// K <= delta / n: above, pruning takes queues for slow paths. Goodput hardly suffers here (docs/measurements.md).
+/// K <= delta / n: above, pruning takes queues for slow paths, and the repair of holes takes what waits in them for lost.
 #[test]
 fn a_high_ecn_threshold_makes_pruning_fight_the_queues() -> Result<()> {
     for paths in [4, 8] {
         let setting = ecn::setting(paths);
-        let at = |threshold| {
-            ecn::measure(
-                Engine::Model,
-                &setting,
-                Rules::Published,
-                threshold,
-                10_000 * US,
-                1,
-            )
+        let mut rates = vec![];
+        for rules in [Rules::Published, Rules::Extended] {
+            let at =
+                |threshold| ecn::measure(Engine::Model, &setting, rules, threshold, 10_000 * US, 1);
+            let (within, calm) = at(32 / paths)?;
+            let (above, pruned) = at(32)?;
+            println!(
+                "{paths} paths, {rules:?}: {within:.1} Gb/s with {} prunes, {above:.1} Gb/s with {}",
+                calm.prunes, pruned.prunes
+            );
+            assert!(pruned.prunes > 2 * calm.prunes);
+            rates.push((within, above));
+        }
+        let [_, (within, above)] = rates[..] else {
+            unreachable!("two sets of rules")
         };
-        let (within, calm) = at(32 / paths)?;
-        let (above, pruned) = at(32)?;
-        println!(
-            "{paths} paths: {within:.1} Gb/s with {} prunes, {above:.1} Gb/s with {}",
-            calm.prunes, pruned.prunes
-        );
-        assert!(within > 0.95 * above && pruned.prunes > 2 * calm.prunes);
+        assert!(above < 0.75 * within, "{above} of {within}");
     }
     Ok(())
 }
