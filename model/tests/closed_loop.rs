@@ -13,6 +13,7 @@ use mprdma_model::sender::{
     step, Ack, Env, SenderConfig, SenderContext, SenderEvent, ACK_ECN, ACK_MAP, ACK_RETX,
     ACK_WINDOW_NAK,
 };
+use mprdma_spec::params;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 
@@ -25,6 +26,9 @@ const OVERHEAD: u64 = 78 + 24;
 struct Setting {
     host_gbps: u64,
     path_gbps: u64,
+    paths: usize,
+    /// Packets that wait above which a queue marks.
+    mark_above: u64,
     mtu: u64,
     vp_count: u16,
     /// Losses on path 0 in 1/1000.
@@ -33,12 +37,18 @@ struct Setting {
     slots: u32,
     /// `hole_repair` and `vp_recycle`.
     extensions: bool,
+    /// Shortest retransmission timeout in slow units of 4.096 us.
+    rto_floor: u16,
 }
 
 #[derive(Debug)]
 struct Outcome {
     gbps: f64,
-    shares: [f64; 4],
+    shares: Vec<f64>,
+    /// Greatest distance of an accepted packet from the next in order.
+    ahead: u32,
+    /// Mean RTT of ACKs in us.
+    rtt: f64,
     naks: u32,
     timeouts: u32,
     prunes: u32,
@@ -146,7 +156,6 @@ impl Loop {
 
 /// Runs for `micros` simulated microseconds; goodput is measured over the last three quarters.
 fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
-    const MARK_ABOVE: u64 = 5;
     let wire = |gbps: u64| (setting.mtu + OVERHEAD) * 8 / gbps;
     let (host, path) = (wire(setting.host_gbps), wire(setting.path_gbps));
     let half_rtt = 5_000;
@@ -156,11 +165,12 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
         vp_count: setting.vp_count,
         hole_repair: setting.extensions,
         vp_recycle: setting.extensions,
+        rto_floor: setting.rto_floor,
         ..SenderConfig::from_params()
     };
     let mut random = Random(seed);
     let path_of: Vec<usize> = (0..config.vp_count)
-        .map(|_| random.below(4) as usize)
+        .map(|_| random.below(setting.paths as u64) as usize)
         .collect();
     let path_of = |vp: u16| {
         if config.vp_count == 1 {
@@ -188,13 +198,15 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
         sync: false,
     });
 
-    let mut path_free = [0; 4];
-    let mut sent = [0u64; 4];
+    let mut path_free = vec![0; setting.paths];
+    let mut sent = vec![0u64; setting.paths];
     let mut down_free = 0;
     let mut next = 0xff_ff00;
     let mut held = HashSet::new();
     let (mut delivered, mut delivered_before) = (0u64, None);
     let mut duplicates = 0;
+    let mut farthest = 0;
+    let (mut rtt_sum, mut rtt_count) = (0, 0u64);
     let end = micros * 1000;
     while let Some(Reverse((time, _, what))) = net.queue.pop() {
         net.now = time;
@@ -225,13 +237,13 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
                     psn,
                     vp,
                     retx,
-                    ce: waiting > MARK_ABOVE,
+                    ce: waiting > setting.mark_above,
                     stamp,
                 };
                 net.at(path_free[p] + forward / 2, Happening::Leaf(packet));
             }
             Happening::Leaf(mut packet) => {
-                packet.ce |= u64::saturating_sub(down_free, time) / host > MARK_ABOVE;
+                packet.ce |= u64::saturating_sub(down_free, time) / host > setting.mark_above;
                 down_free = down_free.max(time) + host;
                 net.at(down_free, Happening::Arrival(packet));
             }
@@ -243,6 +255,7 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
                 } else if ahead >= psn::HALF || !held.insert(packet.psn) {
                     duplicates += 1;
                 } else {
+                    farthest = farthest.max(ahead);
                     while held.remove(&next) {
                         next = psn::add(next, 1);
                         delivered += 1;
@@ -266,6 +279,8 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
                 net.at(time + half_rtt, answer);
             }
             Happening::Answer(sack, aack, vp, flags, stamp, map) => {
+                rtt_sum += TICK * u64::from(((time / TICK) as u16).wrapping_sub(stamp));
+                rtt_count += 1;
                 net.event(SenderEvent::Ack(Ack {
                     sack,
                     aack,
@@ -290,7 +305,9 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
     let total: u64 = sent.iter().sum();
     Outcome {
         gbps: (packets * setting.mtu * 8) as f64 / (end as f64 * 0.75),
-        shares: sent.map(|n| n as f64 / total as f64),
+        shares: sent.iter().map(|&n| n as f64 / total as f64).collect(),
+        ahead: farthest,
+        rtt: rtt_sum as f64 / rtt_count as f64 / 1000.0,
         naks: net.naks,
         timeouts: net.timeouts,
         prunes: net.prunes,
@@ -299,15 +316,22 @@ fn run(setting: Setting, seed: u64, micros: u64) -> Outcome {
     }
 }
 
+/// Runs of 10 ms, one for each seed.
+fn runs(setting: Setting, seeds: u64) -> impl Iterator<Item = Outcome> {
+    (1..=seeds).map(move |seed| {
+        run(
+            setting,
+            u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15),
+            10_000,
+        )
+    })
+}
+
 /// Mean goodput of three seeds.
 fn goodput(setting: Setting) -> f64 {
-    (1..=3)
-        .map(|seed| {
-            let outcome = run(
-                setting,
-                u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15),
-                10_000,
-            );
+    runs(setting, 3)
+        .enumerate()
+        .map(|(seed, outcome)| {
             println!("seed {seed}: {outcome:.2?}");
             if setting.loss == 0 {
                 assert_eq!((outcome.naks, outcome.timeouts), (0, 0), "nothing was lost");
@@ -335,37 +359,32 @@ fn near(what: &str, setting: Setting, expected: f64, tolerance: f64) {
 const WIDE: Setting = Setting {
     host_gbps: 100,
     path_gbps: 25,
+    paths: 4,
+    mark_above: 5,
     mtu: 4096,
     vp_count: 64,
     loss: 0,
     slots: 64,
     extensions: false,
+    rto_floor: params::RTO_FLOOR.default as u16,
 };
 const NARROW: Setting = Setting {
     host_gbps: 40,
     path_gbps: 10,
     mtu: 1024,
-    vp_count: 64,
-    loss: 0,
-    slots: 64,
-    extensions: false,
+    ..WIDE
 };
 const TESTBED: Setting = Setting {
-    host_gbps: 40,
     path_gbps: 40,
-    mtu: 1024,
-    vp_count: 64,
-    loss: 0,
-    slots: 64,
-    extensions: false,
+    ..NARROW
 };
 
 #[test]
 fn four_paths_of_25_fill_a_host_of_100() {
     near("100G host, 4 x 25G", WIDE, 93.6, 0.05);
     let outcome = run(WIDE, 77, 10_000);
-    for share in outcome.shares {
-        assert!((0.2..=0.3).contains(&share), "{outcome:?}");
+    for share in &outcome.shares {
+        assert!((0.2..=0.3).contains(share), "{outcome:?}");
     }
 }
 
@@ -442,15 +461,7 @@ fn table() {
                     extensions,
                     ..setting
                 };
-                let outcomes: Vec<Outcome> = (1..=3)
-                    .map(|seed| {
-                        run(
-                            setting,
-                            u64::wrapping_mul(seed, 0x9e37_79b9_7f4a_7c15),
-                            10_000,
-                        )
-                    })
-                    .collect();
+                let outcomes: Vec<Outcome> = runs(setting, 3).collect();
                 let gbps = outcomes.iter().map(|o| o.gbps).sum::<f64>() / 3.0;
                 let o = &outcomes[0];
                 row += &format!(
@@ -464,5 +475,119 @@ fn table() {
             }
             println!("{row}");
         }
+    }
+}
+
+/// What a table of thresholds or timers shows: means of several seeds.
+#[derive(Debug)]
+struct Mean {
+    gbps: f64,
+    /// Standard error of `gbps`.
+    error: f64,
+    prunes: f64,
+    timeouts: f64,
+    ahead: u32,
+    rtt: f64,
+}
+
+impl Mean {
+    fn of(setting: Setting, seeds: u64) -> Mean {
+        let all: Vec<Outcome> = runs(setting, seeds).collect();
+        let count = all.len() as f64;
+        let mean = |value: fn(&Outcome) -> f64| all.iter().map(value).sum::<f64>() / count;
+        let gbps = mean(|o| o.gbps);
+        let squares: f64 = all.iter().map(|o| (o.gbps - gbps).powi(2)).sum();
+        Mean {
+            gbps,
+            error: (squares / count / (count - 1.0)).sqrt(),
+            prunes: mean(|o| o.prunes.into()),
+            timeouts: mean(|o| o.timeouts.into()),
+            ahead: all.iter().map(|o| o.ahead).max().unwrap_or(0),
+            rtt: mean(|o| o.rtt),
+        }
+    }
+}
+
+/// A 40 Gb/s host over `paths` equal paths that add up to its rate.
+fn thresholds(paths: usize, mark_above: u64, extensions: bool, slots: u32) -> Setting {
+    Setting {
+        path_gbps: NARROW.host_gbps / paths as u64,
+        paths,
+        mark_above,
+        extensions,
+        slots,
+        ..NARROW
+    }
+}
+
+/// Marking above delta / n packets lets a queue delay its path by more than delta, and pruning takes it for a slow one.
+/// The published rules bear that: pruning shrinks the window in place of marks. `hole_repair` with a bitmap of 64 does
+/// not: what waits in the long queue counts as lost, ACKs of the short queues clock no new packets out while it waits,
+/// and the long queue's ACKs get what they left.
+#[test]
+fn queues_beyond_delta_over_n_are_taken_for_slow_paths() {
+    for paths in [4, 8] {
+        let rule = params::DELTA.default / paths as u64;
+        for (extensions, kept) in [(false, 0.9..1.2), (true, 0.2..0.85)] {
+            let [short, long] = [rule / 2, 20].map(|mark_above| {
+                let mean = Mean::of(thresholds(paths, mark_above, extensions, 64), 3);
+                println!("{paths} paths, K {mark_above}, extensions {extensions}: {mean:.1?}");
+                mean
+            });
+            assert!(short.prunes < 10.0, "{short:?}");
+            assert!(long.prunes > 100.0, "{long:?}");
+            assert!(
+                kept.contains(&(long.gbps / short.gbps)),
+                "{short:?} {long:?}"
+            );
+        }
+    }
+}
+
+/// Goodput against the ECN threshold K: `cargo test --release -p mprdma-model --test closed_loop -- --ignored --nocapture
+/// threshold`.
+#[test]
+#[ignore]
+fn threshold_table() {
+    const RULES: [(bool, u32); 3] = [(false, 64), (true, 64), (true, 128)];
+    println!("| n | delta / n | K | published rules | prunes | farthest | RTT, us | extensions, L = 64 | prunes | extensions, L = 128 | prunes | farthest | RTT, us |");
+    println!("|{}", " --- |".repeat(13));
+    for paths in [4, 8] {
+        for mark_above in [1, 2, 3, 4, 5, 6, 8, 12, 20, 32] {
+            let rule = params::DELTA.default / paths as u64;
+            let mut row = format!("| {paths} | {rule} | {mark_above} |");
+            for (extensions, slots) in RULES {
+                let mean = Mean::of(thresholds(paths, mark_above, extensions, slots), 8);
+                row += &format!(" {:.1} | {:.0} |", mean.gbps, mean.prunes);
+                if (extensions, slots) != (true, 64) {
+                    row += &format!(" {} | {:.1} |", mean.ahead, mean.rtt);
+                }
+            }
+            println!("{row}");
+        }
+    }
+}
+
+/// One path that loses 0.5 %, against the timer's floor: `cargo test --release -p mprdma-model --test closed_loop --
+/// --ignored --nocapture timer`.
+#[test]
+#[ignore]
+fn timer_table() {
+    println!("| floor, us | goodput, Gb/s | timeouts |\n| --- | --- | --- |");
+    for rto_floor in [7, 8, 9, 10, 12, 16] {
+        let setting = Setting {
+            vp_count: 1,
+            loss: 5,
+            rto_floor,
+            ..TESTBED
+        };
+        let Mean {
+            gbps,
+            error,
+            timeouts,
+            ..
+        } = Mean::of(setting, 48);
+        let floor = f64::from(rto_floor) * 4.096;
+        println!("| {floor:.1} | {gbps:.1} +- {error:.1} | {timeouts:.0} |");
     }
 }
