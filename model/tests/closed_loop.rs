@@ -138,7 +138,7 @@ impl Loop {
         );
         assert!(out.progress.is_none_or(|p| p.status == 0), "the QP died");
         for grant in out.grants.into_iter().flatten() {
-            self.resent[out.cause as usize] += 1;
+            self.resent[if grant.retx { out.cause as usize } else { 0 }] += 1;
             self.grants.push_back((grant.psn, grant.vp, grant.retx));
         }
         if let Some(ticks) = out.arm_burst {

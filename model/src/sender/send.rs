@@ -145,6 +145,22 @@ impl Step<'_> {
         found[0].is_some()
     }
 
+    /// An ACK that repairs one hole has a grant left: a new packet on the path of the ACK, whose clock would be lost to
+    /// that path otherwise. A synchronised message begins by the burst timer.
+    pub(super) fn send_beside_repair(&mut self, vp: u16) {
+        let free = self.out.grants[0].is_some() && self.out.grants[1].is_none();
+        let room = self.awnd().min(self.c.unsent()).min(self.room_in_bitmap());
+        let at_sync = self.c.sync_wait && self.c.snd_nxt == self.c.sync_psn;
+        if !free || room == 0 || at_sync || self.env.crowded {
+            return;
+        }
+        let vp = self.path_of_new(1, Clock::Ack(vp));
+        self.c.start = self.c.start.saturating_sub(1);
+        self.grant(1, self.c.snd_nxt, vp, false);
+        self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);
+        self.c.last_new_at = self.env.now as u16;
+    }
+
     /// The burst timer is to send what the window still allows, since retransmissions took this ACK's place.
     pub(super) fn leave_to_burst(&mut self) {
         if self.awnd() != 0 && self.c.unsent() != 0 {

@@ -203,6 +203,9 @@ impl Step<'_> {
         let repairs = positive && fresh_map && limit != 0 && self.repair(ack.map, limit, good_path);
         if repairs {
             self.out.cause = Cause::Hole;
+            if !slow {
+                self.send_beside_repair(ack.vp);
+            }
             self.leave_to_burst();
         }
         if slow {

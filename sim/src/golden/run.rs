@@ -231,7 +231,8 @@ impl Run {
         for grant in out.grants.into_iter().flatten() {
             let outcome = &mut self.flows[index].outcome;
             outcome.sent += 1;
-            if let Some(cause) = (out.cause as usize).checked_sub(Cause::Hole as usize) {
+            let cause = if grant.retx { out.cause } else { Cause::New };
+            if let Some(cause) = (cause as usize).checked_sub(Cause::Hole as usize) {
                 outcome.retransmissions[cause] += 1;
             }
             let stamp = (ready.max(self.cards[from].1) / TICK) as u16;

@@ -2,7 +2,7 @@
 
 use super::StandIn;
 use mprdma_model::receiver::{Packet, ReceiverOutputs};
-use mprdma_model::sender::{Cause, SenderOutputs};
+use mprdma_model::sender::{Cause, Grant, SenderOutputs};
 use mprdma_spec::command::{qp_stats, trace_records, trace_request, TRACED_VPS, TRACE_GROUP};
 use mprdma_spec::layout::Field;
 
@@ -45,14 +45,16 @@ impl Tally {
     }
 
     fn sender(&mut self, out: &SenderOutputs) {
-        let packets = paths(out).count() as u64;
-        paths(out).for_each(|vp| self.sent(vp));
-        self.add(qp_stats::SENT, packets);
+        for grant in packets(out) {
+            self.sent(grant.vp);
+            self.add(qp_stats::SENT, 1);
+        }
+        let again = packets(out).filter(|grant| grant.retx).count() as u64;
         match out.cause {
             Cause::New => {}
-            Cause::Hole => self.add(qp_stats::RETX_HOLE, packets),
-            Cause::Recovery => self.add(qp_stats::RETX_RECOVERY, packets),
-            Cause::Timeout => self.add(qp_stats::RETX_TIMEOUT, packets),
+            Cause::Hole => self.add(qp_stats::RETX_HOLE, again),
+            Cause::Recovery => self.add(qp_stats::RETX_RECOVERY, again),
+            Cause::Timeout => self.add(qp_stats::RETX_TIMEOUT, again),
         }
         let counts = &out.counts;
         self.add(qp_stats::PROBES, counts.probes.into());
@@ -89,10 +91,9 @@ impl Tally {
     }
 }
 
-/// Paths of the packets that an event sends.
-fn paths(out: &SenderOutputs) -> impl Iterator<Item = u16> + '_ {
-    let grants = out.grants.iter().flatten();
-    grants.filter(|grant| !grant.marker).map(|grant| grant.vp)
+/// The packets that an event sends.
+fn packets(out: &SenderOutputs) -> impl Iterator<Item = &Grant> + '_ {
+    out.grants.iter().flatten().filter(|grant| !grant.marker)
 }
 
 /// What happened on one virtual path.
@@ -148,11 +149,10 @@ impl Trace {
             path.ecn_marked = path.ecn_marked.wrapping_add(out.counts.ecn_echo.into());
             path.pruned = path.pruned.wrapping_add(out.counts.prune.into());
         }
-        for vp in paths(out) {
-            let path = self.path(vp);
-            let again = out.cause != Cause::New;
+        for grant in packets(out) {
+            let path = self.path(grant.vp);
             path.sent = path.sent.wrapping_add(1);
-            path.retransmitted = path.retransmitted.wrapping_add(again.into());
+            path.retransmitted = path.retransmitted.wrapping_add(grant.retx.into());
         }
     }
 
