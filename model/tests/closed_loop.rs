@@ -521,25 +521,23 @@ fn thresholds(paths: usize, mark_above: u64, extensions: bool, slots: u32) -> Se
 }
 
 /// Marking above delta / n packets lets a queue delay its path by more than delta, and pruning takes it for a slow one.
-/// The published rules bear that: pruning shrinks the window in place of marks. `hole_repair` with a bitmap of 64 does
-/// not: what waits in the long queue counts as lost, ACKs of the short queues clock no new packets out while it waits,
-/// and the long queue's ACKs get what they left.
+/// Goodput bears that, since pruning shrinks the window in place of marks and the ACK of a repair keeps its clock; with a
+/// bitmap of 64 the repairs of what only waits cost more than with 128.
 #[test]
 fn queues_beyond_delta_over_n_are_taken_for_slow_paths() {
     for paths in [4, 8] {
         let rule = params::DELTA.default / paths as u64;
-        for (extensions, kept) in [(false, 0.9..1.2), (true, 0.2..0.85)] {
+        for (extensions, slots, kept) in [(false, 64, 0.9), (true, 64, 0.7), (true, 128, 0.9)] {
             let [short, long] = [rule / 2, 20].map(|mark_above| {
-                let mean = Mean::of(thresholds(paths, mark_above, extensions, 64), 3);
-                println!("{paths} paths, K {mark_above}, extensions {extensions}: {mean:.1?}");
+                let mean = Mean::of(thresholds(paths, mark_above, extensions, slots), 3);
+                println!(
+                    "{paths} paths, K {mark_above}, extensions {extensions}, L {slots}: {mean:.1?}"
+                );
                 mean
             });
             assert!(short.prunes < 10.0, "{short:?}");
             assert!(long.prunes > 100.0, "{long:?}");
-            assert!(
-                kept.contains(&(long.gbps / short.gbps)),
-                "{short:?} {long:?}"
-            );
+            assert!(long.gbps > kept * short.gbps, "{short:?} {long:?}");
         }
     }
 }

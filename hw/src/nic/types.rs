@@ -80,6 +80,8 @@ pub struct SenderNote {
     pub vp_1: Bits<16>,
     /// Why: `spec::status::SendCause`.
     pub cause: Bits<2>,
+    /// The second packet is a new one beside a retransmission.
+    pub new_1: bool,
     /// Packets among them that probe a random path.
     pub probes: Bits<2>,
     /// A valid ACK or NAK came back on `ack_vp`.

@@ -53,6 +53,7 @@ fn telemetry() {
                 vp_0: bits(95 + noise.next() % 80),
                 vp_1: bits(95 + noise.next() % 80),
                 cause: bits(noise.next() % 4),
+                new_1: noise.next() % 4 == 0,
                 probes: bits(noise.next() % 3),
                 ack: noise.one_in(2),
                 ack_vp: bits(95 + noise.next() % 80),

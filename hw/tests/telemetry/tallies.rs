@@ -59,8 +59,11 @@ impl Expected {
     }
 
     fn sender(&mut self, note: &SenderNote) {
-        let paths = [(note.sent_0, note.vp_0), (note.sent_1, note.vp_1)];
-        for (_, vp) in paths.iter().filter(|(sent, _)| *sent) {
+        let paths = [
+            (note.sent_0, note.vp_0, true),
+            (note.sent_1, note.vp_1, !note.new_1),
+        ];
+        for (_, vp, again) in paths.iter().filter(|(sent, ..)| *sent) {
             let vp = vp.to_u64();
             self.add(qp_stats::SENT, 1);
             if self.last_vp.is_some_and(|last| last != vp) {
@@ -68,6 +71,7 @@ impl Expected {
             }
             self.last_vp = Some(vp);
             match note.cause.to_u64() {
+                _ if !again => {}
                 1 => self.add(qp_stats::RETX_HOLE, 1),
                 2 => self.add(qp_stats::RETX_RECOVERY, 1),
                 3 => self.add(qp_stats::RETX_TIMEOUT, 1),
@@ -134,6 +138,7 @@ fn sender_note(rng: &mut ChaCha8Rng, qpn: u64) -> SenderNote {
     note.vp_0 = bits(rng.random_range(0..3));
     note.vp_1 = bits(rng.random_range(0..3));
     note.cause = bits(rng.random_range(0..4));
+    note.new_1 = rng.random_bool(0.3);
     note.probes = bits(rng.random_range(0..3));
     note
 }

@@ -78,6 +78,7 @@ impl Bench {
             vp_0,
             vp_1,
             cause: bits(self.rng.random_range(0..4)),
+            new_1: self.rng.random_bool(0.3),
             ack,
             ack_vp,
             ecn_echo: ack && self.rng.random_bool(0.4),
@@ -103,11 +104,14 @@ impl Bench {
             counts[3] += u64::from(note.ecn_echo);
             counts[4] += u64::from(note.prune);
         }
-        for (sent, vp) in [(note.sent_0, note.vp_0), (note.sent_1, note.vp_1)] {
+        for (sent, vp, new) in [
+            (note.sent_0, note.vp_0, false),
+            (note.sent_1, note.vp_1, note.new_1),
+        ] {
             if sent {
                 let counts = &mut self.counts[place(vp)];
                 counts[0] += 1;
-                counts[1] += u64::from(note.cause.to_u64() != 0);
+                counts[1] += u64::from(note.cause.to_u64() != 0 && !new);
             }
         }
     }
@@ -168,7 +172,7 @@ fn every_path_of_the_traced_queue_pair_is_counted() {
     for (qpn, base) in [(2, 49152), (0, 1), (3, 65_500), (3, 65_500)] {
         bench.trace(qpn, base);
         bench.check();
-        for _ in 0..4 {
+        for _ in 0..6 {
             (0..2000).for_each(|_| bench.cycle(true));
             bench.check();
         }

@@ -184,13 +184,63 @@ fn section_5_vp_recycle_takes_the_oldest_good_path() {
     let mut talk = ringed();
     assert_eq!(paths(&talk.event(work(2))), [HERE, HERE + 1]);
     assert_eq!(paths(&talk.event(work(2))), [HERE + 2, HERE + 3]);
-    // An ACK clocks its packets out on its own path.
-    talk.event(SenderEvent::Work {
-        packets: 100,
-        sync: false,
-    });
+}
+
+#[test]
+fn section_5_vp_recycle_growth_looks_for_room_on_any_path() {
+    let mut talk = ringed();
+    talk.event(work(100));
+    talk.c.cwnd += 2;
+    talk.env.rnd = 0x8000_ffff_4000_ffff;
+    // An ACK clocks out one packet on its own path; the other is growth.
     let out = on_path(&mut talk, 16, 17, 0, 0, HERE + 30);
-    assert!(paths(&out).iter().all(|&path| path == HERE + 30));
+    assert_eq!(paths(&out), [HERE + 30, HERE + 32]);
+    talk.c.config.vp_recycle = false;
+    talk.c.cwnd += 2;
+    let out = on_path(&mut talk, 17, 18, 0, 0, HERE + 30);
+    assert_eq!(paths(&out), [HERE + 30, HERE + 30]);
+}
+
+/// Packets 1 to `delta` + 1 have arrived, 0 has not; work for more is there.
+fn with_a_hole() -> Talk {
+    let mut talk = Talk::with(extended(), 0, 200);
+    talk.env.now += 20 * US;
+    let delta = u32::from(talk.c.config.delta);
+    sacked(&mut talk, 1..delta + 2, 0);
+    talk
+}
+
+#[test]
+fn section_5_hole_repair_one_repair_leaves_room_for_a_new_packet() {
+    let mut talk = with_a_hole();
+    let delta = u32::from(talk.c.config.delta);
+    let next = talk.c.snd_nxt;
+    let out = on_path(&mut talk, delta + 2, 0, !1, ACK_MAP, HERE + 5);
+    assert_eq!(psns(&out), [0, next]);
+    assert_eq!(retransmissions(&out), [0]);
+    assert_eq!(paths(&out), [HERE + 5, HERE + 5]);
+    assert_eq!(out.arm_burst, None, "an ACK allows one new packet");
+}
+
+#[test]
+fn section_5_hole_repair_two_repairs_leave_no_room() {
+    let mut talk = with_a_hole();
+    let delta = u32::from(talk.c.config.delta);
+    let out = on_path(&mut talk, delta + 3, 0, !0b11, ACK_MAP, HERE + 5);
+    assert_eq!(psns(&out), [0, 1]);
+    assert_eq!(retransmissions(&out), [0, 1]);
+    assert_eq!(out.arm_burst, Some(1));
+}
+
+#[test]
+fn section_6_sync_does_not_begin_beside_a_repair() {
+    let mut talk = with_a_hole();
+    let delta = u32::from(talk.c.config.delta);
+    talk.c.sync_wait = true;
+    talk.c.sync_psn = talk.c.snd_nxt;
+    let out = on_path(&mut talk, delta + 2, 0, !1, ACK_MAP, HERE + 5);
+    assert_eq!(psns(&out), [0]);
+    assert_eq!(out.arm_burst, Some(1));
 }
 
 #[test]

@@ -53,7 +53,7 @@ impl Step<'_> {
             count = count.min(to_sync);
         }
         for i in 0..count as usize {
-            let vp = self.path_of_new(i, clock);
+            let vp = self.path_of_new(i, clock, i == 1);
             self.c.start = self.c.start.saturating_sub(1);
             self.grant(i, self.c.snd_nxt, vp, false);
             self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);
@@ -98,7 +98,8 @@ impl Step<'_> {
         }
     }
 
-    fn path_of_new(&mut self, i: usize, clock: Clock) -> u16 {
+    /// `extra`: an ACK has clocked out one packet already.
+    fn path_of_new(&mut self, i: usize, clock: Clock, extra: bool) -> u16 {
         let (chance, random) = self.random(i);
         let probe = chance < self.c.config.probe && self.c.config.vp_count > 1;
         match clock {
@@ -107,6 +108,8 @@ impl Step<'_> {
                 self.out.counts.probes += 1;
                 random
             }
+            // `vp_recycle`: the packet by which the window grows looks for room on any path.
+            Clock::Ack(_) if extra && self.c.config.vp_recycle => random,
             Clock::Ack(vp) => vp,
             Clock::Own if self.c.config.vp_recycle => self.recycled(i),
             Clock::Own => self.c.last_vp,
@@ -154,7 +157,7 @@ impl Step<'_> {
         if !free || room == 0 || at_sync || self.env.crowded {
             return;
         }
-        let vp = self.path_of_new(1, Clock::Ack(vp));
+        let vp = self.path_of_new(1, Clock::Ack(vp), false);
         self.c.start = self.c.start.saturating_sub(1);
         self.grant(1, self.c.snd_nxt, vp, false);
         self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);

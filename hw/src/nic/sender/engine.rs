@@ -454,6 +454,7 @@ impl<const QPW: usize, const L: usize> Logic for Sender<QPW, L> {
         self.said.next.vp_0 = self.out.val().grant_0.vp;
         self.said.next.vp_1 = self.out.val().grant_1.vp;
         self.said.next.cause = self.out.val().cause;
+        self.said.next.new_1 = !self.out.val().grant_1.retx;
         self.said.next.probes = self.out.val().counts.probes;
         self.said.next.ack = self.out.val().accepted;
         self.said.next.ack_vp = self.after.val().last_vp;

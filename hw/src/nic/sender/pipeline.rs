@@ -119,6 +119,7 @@ block! {
             open_new: bool,
             fixes: bool,
             two_fixes: bool,
+            beside: bool,
             hole_0: Bits<24>,
             own: bool,
             sync_stop: bool,
@@ -1033,6 +1034,7 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         self.verdict_6.d.next.status = self.r5.val().status;
         self.verdict_6.d.next.flight_zero = self.r5.val().flight_zero;
         self.verdict_6.d.next.window_1 = self.r5.val().flight < self.r5.val().allowed;
+        self.verdict_6.d.next.window_2 = self.r5.val().flight_plus_1 < self.r5.val().allowed;
         self.verdict_6.d.next.room_1 = (self.r5.val().flight < self.r5.val().allowed)
             & (!self.r5.val().capped | (self.r5.val().flight < self.open_slots.val()));
         self.verdict_6.d.next.room_2 = (self.r5.val().flight_plus_1 < self.r5.val().allowed)
@@ -1166,6 +1168,14 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         // hole_repair: up to two lost packets, in place of new ones.
         self.fixes.next = self.v6.val().hole_1 & !self.full_6.val();
         self.two_fixes.next = self.fixes.val() & self.v6.val().hole_2;
+        // The grant that one repair leaves is a new packet's, unless a synchronised message would begin with it.
+        self.beside.next = self.fixes.val()
+            & !self.v6.val().hole_2
+            & self.v6.val().send_new
+            & self.v6.val().room_1
+            & self.v6.val().unsent_1
+            & !self.held_6.val()
+            & !self.v6.val().sync_first;
         self.encode_0.onehot.next = self.v6.val().first_hole;
         self.hole_0.next = self.c6.val().snd_una + bit_cast::<24, 7>(self.encode_0.index.val());
         // Section 5: one retransmission per ACK, two per firing of the burst timer after a timeout.
@@ -1196,8 +1206,10 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
             | (self.wants_new.val() & self.v6.val().sync_held)
             | (self.v6.val().hole_1
                 & !self.c6.val().recovering
+                & !self.beside.val()
                 & self.v6.val().window_1
                 & self.v6.val().unsent_1)
+            | (self.beside.val() & self.v6.val().window_2 & self.v6.val().unsent_2)
             | (self.held_6.val() & self.wants_new.val())
             | (self.full_6.val()
                 & (self.v6.val().resend_acked
@@ -1217,12 +1229,14 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         self.outcome_7.d.next.grant_0.vp = self.v6.val().random_0;
         self.outcome_7.d.next.grant_0.retx = self.resends.val() | self.fixes.val();
         self.outcome_7.d.next.grant_0.marker = self.marker.val();
-        self.outcome_7.d.next.grant_1_valid =
-            self.two_new.val() | self.two_unclocked.val() | self.two_fixes.val();
+        self.outcome_7.d.next.grant_1_valid = self.two_new.val()
+            | self.two_unclocked.val()
+            | self.two_fixes.val()
+            | self.beside.val();
         self.outcome_7.d.next.grant_1.qpn = self.e6.val().qpn;
         self.outcome_7.d.next.grant_1.psn = self.v6.val().resend_psn_1;
         self.outcome_7.d.next.grant_1.vp = self.v6.val().random_1;
-        self.outcome_7.d.next.grant_1.retx = self.resends.val() | self.fixes.val();
+        self.outcome_7.d.next.grant_1.retx = self.resends.val() | self.two_fixes.val();
         self.outcome_7.d.next.grant_1.marker = false;
         self.outcome_7.d.next.sync_passed = self.fresh.val() & self.v6.val().sync_first;
         self.outcome_7.d.next.accepted = self.v6.val().by_ack;
@@ -1241,6 +1255,13 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
                 self.outcome_7.d.next.grant_0.vp = self.v6.val().recycled_0;
             }
             self.outcome_7.d.next.grant_1.vp = self.v6.val().recycled_1;
+        }
+        if self.beside.val() {
+            self.outcome_7.d.next.grant_1.psn = self.c6.val().snd_nxt;
+            self.outcome_7.d.next.grant_1.vp = self.c6.val().last_vp;
+            if self.v6.val().probe_1 {
+                self.outcome_7.d.next.grant_1.vp = self.v6.val().random_1;
+            }
         }
         if self.acked.val() {
             self.outcome_7.d.next.grant_0.vp = self.e6.val().vp;
@@ -1262,6 +1283,10 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
                 self.outcome_7.d.next.grant_1.vp = self.v6.val().recycled_1;
             } else if !self.v6.val().probe_1 {
                 self.outcome_7.d.next.grant_1.vp = self.c6.val().last_vp;
+                // The packet by which the window grows looks for room on any path.
+                if self.c6.val().vp_recycle {
+                    self.outcome_7.d.next.grant_1.vp = self.v6.val().random_1;
+                }
                 if self.own.val() & self.c6.val().vp_recycle {
                     self.outcome_7.d.next.grant_1.vp = self.v6.val().recycled_1;
                 }
@@ -1275,6 +1300,9 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
             if self.v6.val().probe_0 & !self.own_random_0.val() {
                 self.outcome_7.d.next.counts.probes = 2.into();
             }
+        }
+        if self.beside.val() & self.v6.val().probe_1 {
+            self.outcome_7.d.next.counts.probes = 1.into();
         }
         self.outcome_7.d.next.progress_valid = self.v6.val().advance | self.v6.val().fail;
         self.outcome_7.d.next.progress.qpn = self.e6.val().qpn;
@@ -1315,6 +1343,11 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
             if self.v6.val().sync_first {
                 self.context_7.d.next.sync_wait = false;
             }
+        }
+        if self.beside.val() {
+            self.context_7.d.next.snd_nxt = self.v6.val().nxt_1;
+            self.context_7.d.next.start = self.v6.val().start_less_1;
+            self.context_7.d.next.last_new_at = bit_cast::<16, 32>(self.env_6.q.val().now);
         }
         if self.turn_two.val() {
             self.context_7.d.next.ring = (self.c6.val().ring << 28)

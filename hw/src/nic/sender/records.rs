@@ -459,6 +459,7 @@ pub(super) struct Verdict {
     pub probe_1: bool,
     /// The window alone, without the bitmap's limit.
     pub window_1: bool,
+    pub window_2: bool,
     pub hole_1: bool,
     pub hole_2: bool,
     pub first_hole: Bits<128>,

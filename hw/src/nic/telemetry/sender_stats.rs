@@ -57,6 +57,8 @@ block! {
             present: SenderTally,
             changed: SenderTally,
             sent: Bits<32>,
+            again: Bits<32>,
+            second_again: bool,
             switch_0: Bit,
             switch_1: Bit,
         }
@@ -133,6 +135,9 @@ impl<const QPW: usize> Logic for SenderStats<QPW> {
         }
         self.sent.next = bit_cast::<32, 1>(self.note_2.q.val().sent_0.into())
             + bit_cast::<32, 1>(self.note_2.q.val().sent_1.into());
+        self.second_again.next = self.note_2.q.val().sent_1 & !self.note_2.q.val().new_1;
+        self.again.next = bit_cast::<32, 1>(self.note_2.q.val().sent_0.into())
+            + bit_cast::<32, 1>(self.second_again.val().into());
         self.switch_0.next = self.note_2.q.val().sent_0
             & self.present.val().started
             & (self.note_2.q.val().vp_0 != self.present.val().last_vp);
@@ -145,13 +150,13 @@ impl<const QPW: usize> Logic for SenderStats<QPW> {
         self.changed.next = self.present.val();
         self.changed.next.sent = self.present.val().sent + self.sent.val();
         if self.note_2.q.val().cause == self.hole.val() {
-            self.changed.next.retx_hole = self.present.val().retx_hole + self.sent.val();
+            self.changed.next.retx_hole = self.present.val().retx_hole + self.again.val();
         }
         if self.note_2.q.val().cause == self.recovery.val() {
-            self.changed.next.retx_recovery = self.present.val().retx_recovery + self.sent.val();
+            self.changed.next.retx_recovery = self.present.val().retx_recovery + self.again.val();
         }
         if self.note_2.q.val().cause == self.timeout.val() {
-            self.changed.next.retx_timeout = self.present.val().retx_timeout + self.sent.val();
+            self.changed.next.retx_timeout = self.present.val().retx_timeout + self.again.val();
         }
         self.changed.next.path_switches = self.present.val().path_switches
             + bit_cast::<32, 1>(self.switch_0.val().into())

@@ -78,6 +78,7 @@ block! {
             word: Bits<160>,
             seen: Bit,
             collect: Bit,
+            again: bool,
         }
         reg {
             job: Job = Job::Idle,
@@ -184,6 +185,7 @@ impl Logic for VpTrace {
         self.changed.next = self.present.val();
         self.tallies.write.next = false;
         self.tallies.write_addr.next = self.place.val();
+        self.again.next = self.noted.q.val().cause.any();
         if self.job.q.val() == Job::WriteAck {
             self.tallies.write.next = self.noted.q.val().ack;
             self.changed.next.acked = self.present.val().acked + 1;
@@ -193,8 +195,11 @@ impl Logic for VpTrace {
                 self.present.val().pruned + bit_cast::<32, 1>(self.noted.q.val().prune.into());
         } else {
             self.changed.next.sent = self.present.val().sent + 1;
-            self.changed.next.retransmitted = self.present.val().retransmitted
-                + bit_cast::<32, 1>(self.noted.q.val().cause.any().into());
+            if self.job.q.val() == Job::WriteSecond {
+                self.again.next = self.noted.q.val().cause.any() & !self.noted.q.val().new_1;
+            }
+            self.changed.next.retransmitted =
+                self.present.val().retransmitted + bit_cast::<32, 1>(self.again.val().into());
             if self.job.q.val() == Job::WriteFirst {
                 self.tallies.write.next = self.noted.q.val().sent_0;
             }
