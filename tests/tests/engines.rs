@@ -320,7 +320,7 @@ fn goodput_and_shares_agree() -> Result<()> {
         ("one QP, four paths", "demo", stream(1, 10, mtu(4096)), 3),
         ("four QPs, four paths", "demo", stream(4, 3, mtu(4096)), 3),
         ("one QP, one path", "demo", stream(1, 2, one_path), 1),
-        ("one QP, a slow spine", &slow, stream(1, 10, mtu(4096)), 2),
+        ("one QP, a slow spine", &slow, stream(1, 10, mtu(4096)), 4),
     ];
     for (name, scenario, plan, seeds) in cases {
         println!("{name}");
