@@ -4,6 +4,7 @@
 use mprdma_model::psn;
 use mprdma_model::sender::{
     step, Ack, Cause, Env, SenderConfig, SenderContext, SenderEvent, SenderImage, SenderOutputs,
+    ACK_MAP,
 };
 use mprdma_spec::command::{Opcode, QpState, MASK_MULTIPATH, MASK_SENDER, MASK_STATE};
 use mprdma_spec::status::WcStatus;
@@ -161,7 +162,7 @@ impl Traffic {
             16..19 => r.random_range(0..3000),
             _ => r.random(),
         };
-        Ack {
+        let ack = Ack {
             sack,
             aack,
             flags,
@@ -169,7 +170,19 @@ impl Traffic {
             vp: c.config.vp_base.wrapping_add(r.random_range(0..64)),
             stamp: (self.now as u16).wrapping_sub(rtt),
             map: (r.random::<u128>() | r.random::<u128>()) & !1,
+        };
+        // One packet lost, the rest there.
+        if flight > u32::from(c.config.delta) + 1 && r.random_range(0..100) < 15 {
+            return Ack {
+                sack: psn::add(c.snd_una, flight.min(128) - 1),
+                aack: c.snd_una,
+                flags: ACK_MAP,
+                syndrome: 0,
+                map: !1,
+                ..ack
+            };
         }
+        ack
     }
 
     fn event(&mut self, c: &SenderContext) -> SenderEvent {
@@ -258,6 +271,21 @@ impl Traffic {
             (
                 "two in recovery",
                 out.cause == Cause::Recovery && resent == 2,
+            ),
+            (
+                "a new packet beside a repair",
+                out.cause == Cause::Hole && resent == 1 && sent == 1,
+            ),
+            (
+                "a repair at the bitmap's end",
+                out.cause == Cause::Hole && resent == 1 && before.flight() >= 127 && !env.crowded,
+            ),
+            (
+                "a repair where SYNC waits",
+                out.cause == Cause::Hole
+                    && resent == 1
+                    && before.sync_wait
+                    && before.snd_nxt == before.sync_psn,
             ),
             ("hole on a slow path", out.cause == Cause::Hole && c.prune),
             (
