@@ -223,6 +223,21 @@ fn section_5_hole_repair_one_repair_leaves_room_for_a_new_packet() {
 }
 
 #[test]
+fn section_5_hole_repair_no_growth_while_a_loss_is_known() {
+    let grows = |hole_repair| {
+        let mut talk = with_a_hole();
+        talk.c.config.hole_repair = hole_repair;
+        let delta = u32::from(talk.c.config.delta);
+        let before = (talk.c.cwnd, talk.c.growth);
+        // The loss becomes known with the first.
+        sacked(&mut talk, delta + 2..58, 0);
+        (talk.c.cwnd, talk.c.growth) != before
+    };
+    assert!(!grows(true));
+    assert!(grows(false), "the published rules grow");
+}
+
+#[test]
 fn section_5_hole_repair_two_repairs_leave_no_room() {
     let mut talk = with_a_hole();
     let delta = u32::from(talk.c.config.delta);
@@ -272,30 +287,32 @@ fn section_5_vp_recycle_is_random_until_the_ring_is_full() {
     assert_eq!(paths(&talk.event(work(2))), [HERE + 16, HERE + 32]);
 }
 
-#[test]
-fn section_5_vp_recycle_a_restart_forgets_the_paths() {
-    let mut talk = ringed();
-    assert_eq!(usize::from(talk.c.ring_count), RING);
-    let lim = talk.c.snd_lim;
-    on_path(&mut talk, lim - 1, lim, 0, 0, HERE);
-    assert_eq!(talk.c.flight(), 0);
-    // The last ACKs before a pause came back on the slowest paths.
-    talk.env.now += 31 * US;
-    let out = talk.event(work(2));
-    assert_eq!(talk.c.ring_count, 0);
-    assert_eq!(paths(&out), [HERE + 16, HERE + 32]);
+/// Packets that two paths still send when each brings 20 marked ACKs, in turn, to a window of 40.
+fn left_to_two_marked_paths(vp_recycle: bool) -> [usize; 2] {
+    let config = SenderConfig {
+        initial_window: 40,
+        probe: 0,
+        vp_recycle,
+        ..extended()
+    };
+    let mut talk = Talk::with(config, 0, 1000);
+    let mut sent = [0; 2];
+    for psn in 0..40 {
+        let path = psn & 1;
+        let vp = HERE + path as u16;
+        let out = on_path(&mut talk, psn, psn + 1, 0, ACK_ECN, vp);
+        assert!(paths(&out).iter().all(|&sent_by| sent_by == vp));
+        sent[path as usize] += psns(&out).len();
+    }
+    assert_eq!(talk.c.cwnd, 40, "half a packet per mark");
+    sent
 }
 
 #[test]
-fn section_5_hole_repair_restarts_the_retransmission_timer() {
-    let mut talk = Talk::with(extended(), 0, 100);
-    let delta = u32::from(talk.c.config.delta);
-    talk.env.now += 5 * US;
-    sacked(&mut talk, 1..delta + 2, 0);
-    talk.env.now += US;
-    let out = mapped(&mut talk, delta + 2, 0, !1);
-    assert_eq!(retransmissions(&out), [0]);
-    assert_eq!(talk.c.progress_at, talk.env.now);
+fn section_5_vp_recycle_rounds_the_window_to_even() {
+    assert_eq!(left_to_two_marked_paths(true), [10, 10]);
+    // As published, one path pays for both and has no clock left.
+    assert_eq!(left_to_two_marked_paths(false), [0, 20]);
 }
 
 fn synchronised(packets: u32) -> SenderEvent {

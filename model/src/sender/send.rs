@@ -73,19 +73,27 @@ impl Step<'_> {
         }
     }
 
-    /// Rule 5: what may be sent beyond what is in flight.
+    /// Rule 5: what may be sent beyond what is in flight. `vp_recycle`: a window of n and a half packets counts as the
+    /// even one of n and n + 1, or of two paths whose marks alternate one would always pay the whole packet.
     fn awnd(&self) -> u32 {
-        let allowed = u32::from(self.c.cwnd >> 1) + u32::from(self.c.inflate);
+        let to_even = u16::from(self.c.config.vp_recycle) & self.c.cwnd >> 1;
+        let window = (self.c.cwnd + to_even) >> 1;
+        let allowed = u32::from(window) + u32::from(self.c.inflate);
         allowed.saturating_sub(self.c.flight())
     }
 
     /// `hole_repair`: while a lost packet is known, nothing is sent that would fall outside the peer's bitmap.
     fn room_in_bitmap(&self) -> u32 {
-        if self.c.config.hole_repair && self.hole_limit() != 0 {
+        if self.knows_a_loss() {
             (self.env.slots - 1).saturating_sub(self.c.flight())
         } else {
             u32::MAX
         }
+    }
+
+    /// `hole_repair`: a lost packet has not been acknowledged yet.
+    pub(super) fn knows_a_loss(&self) -> bool {
+        self.c.config.hole_repair && self.hole_limit() != 0
     }
 
     /// `hole_repair`: holes nearer than this to `snd_una` are losses, as they are more than delta behind `snd_ooh`.

@@ -145,7 +145,7 @@ impl Step<'_> {
             if ack.flags & ACK_ECN != 0 {
                 self.out.counts.ecn_echo = true;
                 self.shrink(1);
-            } else if !self.env.backlog {
+            } else if !self.env.backlog && !self.knows_a_loss() {
                 self.grow();
             }
         }

@@ -104,6 +104,8 @@ block! {
             c4: SenderContext,
             i4: Intent,
             limit: Bits<22>,
+            to_even: Bits<13>,
+            window: Bits<13>,
             may_go: bool,
             resend_from: Bits<24>,
             // T5
@@ -769,7 +771,10 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
                     if self.c3.val().cwnd < self.cwnd_min_1.val() {
                         self.context_4.d.next.cwnd = self.cwnd_min.val();
                     }
-                } else if !self.env_3.q.val().backlog & !self.f3.val().cwnd_capped {
+                } else if !self.env_3.q.val().backlog
+                    & !self.f3.val().cwnd_capped
+                    & !(self.far.val() & self.c3.val().hole_repair)
+                {
                     if self.f3.val().grown {
                         self.context_4.d.next.cwnd = self.c3.val().cwnd + 1;
                         self.context_4.d.next.growth = self.growth_kept.val();
@@ -947,9 +952,14 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         self.room_5.d.next.flight_plus_1 = self.i4.val().flight + 1;
         self.room_5.d.next.flight_plus_2 = self.i4.val().flight + 2;
         self.room_5.d.next.flight_zero = self.i4.val().flight_zero;
-        // Rule 5: what may be in flight.
+        // Rule 5: what may be in flight; `vp_recycle` rounds a half packet to even.
+        self.to_even.next = 0.into();
+        if self.c4.val().vp_recycle & self.c4.val().cwnd.get_bit(1) {
+            self.to_even.next = 1.into();
+        }
+        self.window.next = self.c4.val().cwnd + self.to_even.val();
         self.room_5.d.next.allowed =
-            bit_cast::<24, 13>(self.c4.val().cwnd >> 1) + bit_cast::<24, 12>(self.c4.val().inflate);
+            bit_cast::<24, 13>(self.window.val() >> 1) + bit_cast::<24, 12>(self.c4.val().inflate);
         self.room_5.d.next.unsent_1 = self.i4.val().unsent.any();
         self.room_5.d.next.unsent_2 = self.i4.val().unsent.get_bits::<23>(1).any();
         self.room_5.d.next.unsent_3 = self.i4.val().unsent.get_bits::<22>(2).any()
