@@ -222,6 +222,34 @@ fn section_5_vp_recycle_is_random_until_the_ring_is_full() {
     assert_eq!(paths(&talk.event(work(2))), [HERE + 16, HERE + 32]);
 }
 
+/// Packets that two paths still send when each brings 20 marked ACKs, in turn, to a window of 40.
+fn left_to_two_marked_paths(vp_recycle: bool) -> [usize; 2] {
+    let config = SenderConfig {
+        initial_window: 40,
+        probe: 0,
+        vp_recycle,
+        ..extended()
+    };
+    let mut talk = Talk::with(config, 0, 1000);
+    let mut sent = [0; 2];
+    for psn in 0..40 {
+        let path = psn & 1;
+        let vp = HERE + path as u16;
+        let out = on_path(&mut talk, psn, psn + 1, 0, ACK_ECN, vp);
+        assert!(paths(&out).iter().all(|&sent_by| sent_by == vp));
+        sent[path as usize] += psns(&out).len();
+    }
+    assert_eq!(talk.c.cwnd, 40, "half a packet per mark");
+    sent
+}
+
+#[test]
+fn section_5_vp_recycle_rounds_the_window_to_even() {
+    assert_eq!(left_to_two_marked_paths(true), [10, 10]);
+    // As published, one path pays for both and has no clock left.
+    assert_eq!(left_to_two_marked_paths(false), [0, 20]);
+}
+
 fn synchronised(packets: u32) -> SenderEvent {
     SenderEvent::Work {
         packets,

@@ -73,9 +73,12 @@ impl Step<'_> {
         }
     }
 
-    /// Rule 5: what may be sent beyond what is in flight.
+    /// Rule 5: what may be sent beyond what is in flight. `vp_recycle`: a window of n and a half packets counts as the
+    /// even one of n and n + 1.
     fn awnd(&self) -> u32 {
-        let allowed = u32::from(self.c.cwnd >> 1) + u32::from(self.c.inflate);
+        let to_even = u16::from(self.c.config.vp_recycle) & self.c.cwnd >> 1;
+        let window = (self.c.cwnd + to_even) >> 1;
+        let allowed = u32::from(window) + u32::from(self.c.inflate);
         allowed.saturating_sub(self.c.flight())
     }
 

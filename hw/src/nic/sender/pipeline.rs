@@ -104,6 +104,7 @@ block! {
             c4: SenderContext,
             i4: Intent,
             limit: Bits<22>,
+            to_even: Bits<24>,
             may_go: bool,
             resend_from: Bits<24>,
             // T5
@@ -946,9 +947,17 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
         self.room_5.d.next.flight_plus_1 = self.i4.val().flight + 1;
         self.room_5.d.next.flight_plus_2 = self.i4.val().flight + 2;
         self.room_5.d.next.flight_zero = self.i4.val().flight_zero;
-        // Rule 5: what may be in flight.
-        self.room_5.d.next.allowed =
-            bit_cast::<24, 13>(self.c4.val().cwnd >> 1) + bit_cast::<24, 12>(self.c4.val().inflate);
+        // Rule 5: what may be in flight; `vp_recycle` rounds a half packet to even.
+        self.to_even.next = 0.into();
+        if self.c4.val().vp_recycle
+            & self.c4.val().cwnd.get_bit(0)
+            & self.c4.val().cwnd.get_bit(1)
+        {
+            self.to_even.next = 1.into();
+        }
+        self.room_5.d.next.allowed = bit_cast::<24, 13>(self.c4.val().cwnd >> 1)
+            + bit_cast::<24, 12>(self.c4.val().inflate)
+            + self.to_even.val();
         self.room_5.d.next.unsent_1 = self.i4.val().unsent.any();
         self.room_5.d.next.unsent_2 = self.i4.val().unsent.get_bits::<23>(1).any();
         self.room_5.d.next.unsent_3 = self.i4.val().unsent.get_bits::<22>(2).any()
