@@ -140,25 +140,20 @@ fn target() -> PathBuf {
 }
 
 fn deaths(engine: Engine, seeds: u64) -> Result<()> {
-    println!("\n## A path dies and returns: setting B, windows of 20 us\n");
-    println!("| seed | ACKs die too | before | three paths | while dead | least window | back at 90 % after | allowed | then | timeouts | used again after | its share at the end |");
-    println!("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |");
-    let time = |time: Option<u64>| time.map_or("never".into(), |t| format!("{} us", t / US));
-    for (seed, both) in (1..=seeds).flat_map(|seed| [(seed, false), (seed, true)]) {
-        let d = death::measure(engine, &B, both, seed)?;
-        println!(
-            "| {seed} | {both} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} us | {:.1} | {} | {} | {:.3} |",
-            d.before,
-            death::three_paths(&B),
-            d.dead,
-            d.least,
-            time(d.recovered_after),
-            death::deadline() / US,
-            d.from_deadline,
-            d.timeouts,
-            time(d.used_after),
-            d.share_at_end,
-        );
+    println!(
+        "\n## A path dies and returns: setting B, three paths allow {:.1} Gb/s, time allowed {} us",
+        death::three_paths(&B),
+        death::deadline() / US
+    );
+    for (both, what) in [(false, "Data alone die"), (true, "ACKs die too")] {
+        println!("\n{what}:\n\n{}", death::HEAD);
+        let mut deaths = Vec::new();
+        for seed in 1..=seeds {
+            let death = death::measure(engine, &B, both, seed)?;
+            println!("{}", death::row(seed, &B, &death));
+            deaths.push(death);
+        }
+        println!("\n{}", death::summary(&B, &deaths));
     }
     Ok(())
 }

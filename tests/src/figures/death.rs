@@ -16,10 +16,8 @@ const DIES: Ps = 400 * US;
 const DEAD: Ps = 600 * US;
 /// What is looked at after its return.
 const AFTER: Ps = 300 * RTT;
-/// Windows over which a payload rate is taken: 10 RTTs, since completions in order come in leaps while a hole is open.
-const RATE_WINDOWS: usize = 5;
-/// Windows over which the share of a path is taken: 20 RTTs.
-const SHARE_WINDOWS: usize = 10;
+/// Windows over which rates and shares are taken: 20 RTTs, since completions in order come in leaps while a hole is open.
+const LONG: usize = 10;
 /// Slow unit of the protocol clock, in which the floor of the retransmission timeout counts.
 const SLOW: Ps = 4096 * 1000;
 
@@ -28,14 +26,16 @@ const SLOW: Ps = 4096 * 1000;
 pub struct Death {
     /// Payload rate before, Gb/s.
     pub before: f64,
-    /// Payload rate over the second half of the dead time.
-    pub dead: f64,
+    /// Payload rate over the 20 RTTs from the [`deadline`], Gb/s: what is judged.
+    pub sustained: f64,
     /// Payload rate from the [`deadline`] to the return, Gb/s.
     pub from_deadline: f64,
-    /// Time from the death until 10 RTTs begin that carry 90 % of three paths' rate.
+    /// Time from the death until 20 RTTs begin that carry 90 % of three paths' rate.
     pub recovered_after: Option<Ps>,
-    /// Least payload rate of a window of 2 RTTs.
+    /// Least payload rate of a window of 2 RTTs while the path is dead.
     pub least: f64,
+    /// Share of the least used path that lives, from the [`deadline`] to the return; a third is fair.
+    pub least_live_share: f64,
     /// Time from the return until the path carries 15 % of the packets of 20 RTTs.
     pub used_after: Option<Ps>,
     /// Share of the path at the end.
@@ -47,12 +47,55 @@ pub struct Death {
 }
 
 impl Death {
-    /// Whether goodput is back at 90 % of what three paths allow when it has to be.
+    /// Whether goodput is at 90 % of what three paths allow when it has to be.
     #[must_use]
     pub fn recovered(&self, setting: &Setting) -> bool {
-        self.from_deadline >= 0.9 * three_paths(setting)
-            && self.recovered_after.is_some_and(|time| time <= deadline())
+        self.sustained >= 0.9 * three_paths(setting)
     }
+}
+
+/// Head of the table.
+pub const HEAD: &str = "\
+| seed | before | least window | 20 RTTs at 90 % begin after | 20 RTTs from the time allowed | to the return | least share of a live path | timeouts | used again after | its share at the end |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+
+/// The row of a seed.
+#[must_use]
+pub fn row(seed: u64, setting: &Setting, d: &Death) -> String {
+    let time = |time: Option<Ps>| time.map_or("never".into(), |t| format!("{} us", t / US));
+    format!(
+        "| {seed} | {:.1} | {:.1} | {} | {:.1}{} | {:.1} | {:.3} | {} | {} | {:.3} |",
+        d.before,
+        d.least,
+        time(d.recovered_after),
+        d.sustained,
+        if d.recovered(setting) { "" } else { " BELOW" },
+        d.from_deadline,
+        d.least_live_share,
+        d.timeouts,
+        time(d.used_after),
+        d.share_at_end,
+    )
+}
+
+/// Mean, worst case and misses of some seeds.
+#[must_use]
+pub fn summary(setting: &Setting, deaths: &[Death]) -> String {
+    let of = |rate: fn(&Death) -> f64| {
+        let rates = deaths.iter().map(rate);
+        let mean = rates.clone().sum::<f64>() / deaths.len() as f64;
+        let least = rates.fold(f64::INFINITY, f64::min);
+        format!("mean {mean:.1}, worst {least:.1}")
+    };
+    let recovered = deaths.iter().filter(|d| d.recovered(setting)).count();
+    let used = deaths.iter().map(|d| d.used_after.unwrap_or(Ps::MAX));
+    format!(
+        "20 RTTs from the time allowed: {}; to the return: {}; {recovered} of {} seeds at 90 %; {} used again in time",
+        of(|d| d.sustained),
+        of(|d| d.from_deadline),
+        deaths.len(),
+        used.filter(|&time| time <= 200 * RTT).count(),
+    )
 }
 
 /// What three of four paths allow: three quarters of the payload rate of the paths.
@@ -104,26 +147,30 @@ pub fn measure(engine: Engine, setting: &Setting, both: bool, seed: u64) -> Resu
     let (dies, back) = (window(DIES), window(DIES + DEAD));
     let rate = |first, last| seen.gbps(0, setting.mtu, first, last);
     let wanted = 0.9 * three_paths(setting);
-    let recovered = (dies..back - RATE_WINDOWS)
-        .find(|&first| rate(first, first + RATE_WINDOWS) >= wanted)
+    let recovered = (dies..=back - LONG)
+        .find(|&first| rate(first, first + LONG) >= wanted)
         .map(|first| (first - dies) as Ps * WINDOW);
     let due = dies + window(deadline()) + 1;
     let last = seen.samples.len() - 1;
-    let used = (back + SHARE_WINDOWS..=last)
-        .find(|&at| seen.share(BAD_SPINE, at - SHARE_WINDOWS, at) >= 0.15)
+    let used = (back + LONG..=last)
+        .find(|&at| seen.share(BAD_SPINE, at - LONG, at) >= 0.15)
         .map(|at| (at - back) as Ps * WINDOW);
     let windows: Vec<f64> = (1..=last).map(|at| rate(at - 1, at)).collect();
     Ok(Death {
         before: rate(dies / 2, dies),
-        dead: rate((dies + back) / 2, back),
+        sustained: rate(due, due + LONG),
         from_deadline: rate(due, back),
         recovered_after: recovered,
         least: windows[dies..back]
             .iter()
             .copied()
             .fold(f64::INFINITY, f64::min),
+        least_live_share: (0..setting.paths)
+            .filter(|&spine| spine != BAD_SPINE)
+            .map(|spine| seen.share(spine, due, back))
+            .fold(1.0, f64::min),
         used_after: used,
-        share_at_end: seen.share(BAD_SPINE, last - 2 * SHARE_WINDOWS, last),
+        share_at_end: seen.share(BAD_SPINE, last - 2 * LONG, last),
         timeouts: seen.tallies[0].timeouts,
         windows,
     })
