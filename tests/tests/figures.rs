@@ -63,24 +63,29 @@ fn cards_repair_what_a_lossy_path_loses() -> Result<()> {
     Ok(())
 }
 
+/// Seeds 20 and 22 lost a second, living path when half packets were rounded down: 50 Gb/s.
 #[test]
 fn a_dead_path_is_left_and_taken_up_again() -> Result<()> {
-    let mut rates = 0.0;
-    for seed in 1..=SEEDS {
-        let found = death::measure(Engine::Model, &B, false, seed)?;
-        println!("{found:?}");
-        rates += found.from_deadline;
-        assert!(found
-            .recovered_after
-            .is_some_and(|t| t <= death::deadline()));
-        assert!(found.used_after.is_some_and(|t| t <= 200 * RTT));
-        assert!(found.before > death::three_paths(&B));
+    let wanted = 0.9 * death::three_paths(&B);
+    for (both, seeds) in [(false, [1, 2, 3, 20, 22]), (true, [1, 2, 3, 7, 22])] {
+        let mut deaths = Vec::new();
+        for seed in seeds {
+            let found = death::measure(Engine::Model, &B, both, seed)?;
+            println!("{}", death::row(seed, &B, &found));
+            assert!(
+                found.least_live_share > 0.25,
+                "a path that lives is left too"
+            );
+            assert!(found.from_deadline >= wanted);
+            assert!(found.used_after.is_some_and(|t| t <= 200 * RTT));
+            assert!(found.before > death::three_paths(&B));
+            deaths.push(found);
+        }
+        println!("{}", death::summary(&B, &deaths));
+        // Over 20 RTTs one seed alone is at the mercy of the hole that is open at the end.
+        let sustained: f64 = deaths.iter().map(|d| d.sustained).sum();
+        assert!(sustained >= wanted * seeds.len() as f64);
     }
-    // One seed alone is at the mercy of a few probes that the dead path swallows.
-    assert!(
-        rates >= 0.9 * death::three_paths(&B) * SEEDS as f64,
-        "{rates}"
-    );
     Ok(())
 }
 
@@ -97,7 +102,7 @@ fn packets_arrive_less_than_delta_out_of_order_beside_other_traffic() -> Result<
             }
             println!("{} {rules:?}: {:?}", setting.name, all.distance);
             assert!(order::near(&all) >= 0.999, "{:?}", all.distance);
-            assert!(all.distance[1..].iter().sum::<u64>() > 1000 && all.out_of_window == 0);
+            assert!(all.distance[1..].iter().sum::<u64>() > 500 && all.out_of_window == 0);
         }
     }
     Ok(())
