@@ -2,13 +2,15 @@
 
 use crate::capture;
 use crate::lua::{dissect_with_script, same};
+use crate::traffic::Carrier;
 use crate::tshark::LEGAL;
 use anyhow::{ensure, Context, Result};
 use mprdma_spec::wire::aeth::{self, Nak, Syndrome};
 use mprdma_spec::wire::bth::{self, opcode};
 use mprdma_spec::wire::frame::{Address, Body, Extensions, Frame, Tag, Transport};
 use mprdma_spec::wire::{
-    atomicacketh, atomiceth, ethernet, icrc, ipv4, mpaeth, mpeth, reth, udp, Psn, SackMap,
+    atomicacketh, atomiceth, ethernet, icrc, ieth, immdt, ipv4, mpaeth, mpeth, reth, udp, Psn,
+    SackMap,
 };
 use mprdma_tests::dissector::OPCODES;
 use mprdma_tests::rig::pattern;
@@ -59,15 +61,16 @@ fn emit(code: u8, body: Body<'_>, carrier: usize) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The headers that an opcode wants, with a value in every bit that one byte's `fill` can set.
-fn headers(code: u8, fill: u8, slots: Option<usize>) -> Result<Extensions> {
+/// The headers that an opcode wants, with bits that look random.
+fn headers(code: u8, seed: u64, slots: Option<usize>) -> Result<Extensions> {
     let shape = opcode::shape(code).context("a known opcode")?;
-    let bytes = [fill; 32];
+    let bytes = pattern(seed, 32);
     let mut map = slots.map(SackMap::new).transpose()?;
     if let Some(map) = &mut map {
-        let slots = map.slots();
-        for slot in [1, 2, 9, slots - 1] {
-            map.insert(slot);
+        for slot in 0..map.slots() {
+            if bytes[slot / 8] >> (slot % 8) & 1 == 1 {
+                map.insert(slot);
+            }
         }
     }
     let mut acknowledgement = mpaeth::Repr::parse(&bytes)?;
@@ -78,42 +81,40 @@ fn headers(code: u8, fill: u8, slots: Option<usize>) -> Result<Extensions> {
         reth: shape.reth.then_some(reth::Repr::parse(&bytes)?),
         atomic: shape.atomic.then_some(atomiceth::Repr::parse(&bytes)?),
         aeth: shape.aeth.then_some(aeth::Repr {
-            syndrome: match fill % 4 {
-                0 => Syndrome::Ack(fill & 15),
-                1 => Syndrome::Rnr(fill & 31),
+            syndrome: match seed % 4 {
+                0 => Syndrome::Ack(bytes[0] & 31),
+                1 => Syndrome::Rnr(bytes[0] & 31),
                 2 => Syndrome::Nak(Nak::RemoteOperation),
                 _ => Syndrome::ACK,
             },
-            msn: Psn::new(u32::from(fill) << 16 | 0x0102),
+            msn: aeth::View::new(&bytes)?.msn(),
         }),
         atomic_ack: shape
             .atomic_ack
             .then_some(atomicacketh::Repr::parse(&bytes)?),
         mpaeth: shape.mpaeth.then_some(acknowledgement),
         map,
-        imm: shape.imm.then_some(u32::from_be_bytes([fill; 4])),
-        invalidate: shape
-            .ieth
-            .then_some(u32::from_be_bytes([fill ^ 1, fill, fill, fill])),
+        imm: shape.imm.then_some(immdt::Repr::parse(&bytes)?.data),
+        invalidate: shape.ieth.then_some(ieth::Repr::parse(&bytes)?.rkey),
     })
 }
 
 /// A packet of an opcode with `bytes` bytes of payload, if it has any.
 fn packet(
     code: u8,
-    fill: u8,
+    seed: u64,
     bytes: usize,
     slots: Option<usize>,
     carrier: usize,
 ) -> Result<Vec<u8>> {
     let shape = opcode::shape(code).context("a known opcode")?;
-    let mut headers = headers(code, fill, slots)?;
+    let mut headers = headers(code, seed, slots)?;
     let bytes = match (shape.payload, shape.more) {
         (false, _) => 0,
         (true, true) => bytes.next_multiple_of(4),
         (true, false) => bytes,
     };
-    let payload = pattern(fill.into(), bytes);
+    let payload = pattern(seed, bytes);
     let payload = payload.as_slice();
     let body = if opcode::is_mp_write(code) {
         let reth = headers.reth.as_mut().context("RETH")?;
@@ -155,16 +156,20 @@ fn every_mp_opcode_in_wireshark() -> Result<()> {
         .filter(|code| opcode::name(*code).is_some())
         .collect();
     ensure!(known.len() == 23, "{} opcodes", known.len());
-    for code in known {
-        for (carrier, fill) in [0x00, 0xff, 0xa5, 0x5a].into_iter().enumerate() {
+    let mut seed = 0;
+    let mut craft = |code, bytes, slots, carrier| {
+        seed += 1;
+        frames.push(packet(code, seed, bytes, slots, carrier)?);
+        anyhow::Ok(())
+    };
+    for carrier in 0..Carrier::ALL.len() {
+        for code in &known {
             for bytes in [0, 1, 2, 3, 260] {
-                frames.push(packet(code, fill, bytes, None, carrier)?);
+                craft(*code, bytes, None, carrier)?;
             }
         }
-    }
-    for slots in [64, 128, 256] {
-        for (carrier, fill) in [0x10, 0xf0, 0x55, 0x21].into_iter().enumerate() {
-            frames.push(packet(opcode::MP_ACK, fill, 0, Some(slots), carrier)?);
+        for slots in [64, 128, 256] {
+            craft(opcode::MP_ACK, 0, Some(slots), carrier)?;
         }
     }
     // Not ours to show.
@@ -297,7 +302,7 @@ fn wrong_packets_in_wireshark() -> Result<()> {
     );
 
     // A capture that holds the first bytes of packets only: what is there is shown.
-    let frame = packet(opcode::MP_WRITE_ONLY, 0x5a, 200, None, 0)?;
+    let frame = packet(opcode::MP_WRITE_ONLY, 5, 200, None, 0)?;
     let snap = ethernet::LEN + ipv4::LEN + udp::LEN + bth::LEN + write + 8;
     let (file, dir) = written("cut", &[frame], Some(snap))?;
     let row = &dissect_with_script(&file, &dir)?[0];

@@ -172,3 +172,15 @@ impl Kinds {
 fn full(mtu: u32) -> String {
     format!("payload_of_{mtu:04}_bytes")
 }
+
+#[test]
+fn a_missing_kind_is_named() {
+    let mut kinds = Kinds::new();
+    for counts in kinds.0.values_mut() {
+        *counts = [1; Carrier::ALL.len()];
+    }
+    assert!(kinds.complete().is_ok());
+    kinds.0.entry("sync_nak".into()).or_default()[2] = 0;
+    let error = kinds.complete().unwrap_err();
+    assert_eq!(error.to_string(), "no sync_nak over ipv6");
+}

@@ -3,12 +3,14 @@
 use crate::tool::root;
 use crate::tshark::{dissect, hex, number, Row};
 use anyhow::{ensure, Context, Result};
+use mprdma_spec::wire::aeth::{Nak, Syndrome};
 use mprdma_spec::wire::bth::{self, opcode};
 use mprdma_spec::wire::frame::{locate, Body, Extensions, Frame};
 use mprdma_spec::wire::{icrc, SackMap};
 use mprdma_tests::dissector::{OPCODES, PARTS};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Fields of the built-in dissector, which goes on as without the script.
 const BUILT_IN: &[&str] = &[
@@ -35,7 +37,7 @@ const OWN: &[&str] = &[
 ];
 
 /// Every field of the script, without what is not its own.
-fn own() -> Vec<String> {
+static OWN_FIELDS: LazyLock<Vec<String>> = LazyLock::new(|| {
     let mut names: Vec<String> = OWN.iter().map(|name| (*name).to_string()).collect();
     for part in PARTS {
         let prefix = format!("mprdma.{}", part.key);
@@ -55,13 +57,13 @@ fn own() -> Vec<String> {
         );
     }
     names
-}
+});
 
 /// What tshark says of a capture with the script.
 pub fn dissect_with_script(capture: &Path, config: &Path) -> Result<Vec<Row>> {
     let script = root().join("scripts/wireshark/mprdma.lua");
     let built_in = BUILT_IN.iter().map(|name| (*name).to_string());
-    let fields: Vec<_> = built_in.chain(own()).collect();
+    let fields: Vec<_> = built_in.chain(OWN_FIELDS.iter().cloned()).collect();
     dissect(capture, config, Some(&script), &fields)
 }
 
@@ -253,9 +255,9 @@ fn expected(frame: &[u8], parsed: &Frame<'_>) -> Result<Fields> {
 pub fn same(frame: &[u8], row: &Row, experts: &str) -> Result<()> {
     let parsed = Frame::parse(frame)?;
     let fields = expected(frame, &parsed)?.0;
-    for name in own() {
-        let shown = row[&name].as_str();
-        let good = match fields.get(&name) {
+    for name in OWN_FIELDS.iter() {
+        let shown = row[name].as_str();
+        let good = match fields.get(name) {
             None => shown.is_empty(),
             Some(Expected::Present) => !shown.is_empty(),
             Some(Expected::Text(text)) => shown == text,
@@ -272,7 +274,7 @@ pub fn same(frame: &[u8], row: &Row, experts: &str) -> Result<()> {
         ensure!(
             good,
             "{name}: the script shows '{shown}', spec {:?}",
-            fields.get(&name)
+            fields.get(name)
         );
     }
     let unknown = fields.keys().find(|name| !row.contains_key(*name));
@@ -300,6 +302,20 @@ pub fn same(frame: &[u8], row: &Row, experts: &str) -> Result<()> {
         ensure!(
             protocol == "MP-RDMA" && info.starts_with(&begin),
             "the packet list shows '{protocol}' '{info}', not '{begin}'"
+        );
+        let refusal = match parsed.body {
+            Body::MpAck { aeth, .. } => match aeth.syndrome {
+                Syndrome::Ack(_) => String::new(),
+                Syndrome::Rnr(code) => format!("RNR NAK, timer code {code}"),
+                Syndrome::Nak(Nak::InvalidRequest) => "NAK: invalid request".into(),
+                Syndrome::Nak(Nak::RemoteAccess) => "NAK: remote access error".into(),
+                Syndrome::Nak(_) => "NAK: ".into(),
+            },
+            _ => String::new(),
+        };
+        ensure!(
+            info.contains(&refusal),
+            "the packet list shows '{info}' without '{refusal}'"
         );
     }
     Ok(())
