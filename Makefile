@@ -48,9 +48,10 @@ lint: setup
 rtl: setup
 	$(CARGO) run -p mprdma-hw --bin mprdma-gen -- --out rtl
 
-# Regenerates docs/registers.md from `spec`.
+# Regenerates from `spec` docs/registers.md and the tables in the Wireshark dissector.
 docs:
 	$(CARGO) run -q -p mprdma-tests --bin registers > docs/registers.md
+	$(CARGO) run -q -p mprdma-tests --bin dissector
 
 clean:
 	$(CARGO) clean

@@ -1,6 +1,7 @@
 //! Whole-system tests, benchmarks and generated documentation.
 
 pub mod chaos;
+pub mod dissector;
 pub mod figures;
 pub mod lose;
 pub mod measure;

@@ -77,6 +77,8 @@ macro_rules! on_model {
 pub struct PairAttr {
     /// Path MTU, bytes.
     pub mtu: u32,
+    /// Path MTU of the side that receives, where it is to be another.
+    pub peer_mtu: Option<u32>,
     /// IPv6 instead of IPv4.
     pub ipv6: bool,
     /// 802.1Q tag.
@@ -93,6 +95,7 @@ impl Default for PairAttr {
     fn default() -> Self {
         Self {
             mtu: 4096,
+            peer_mtu: None,
             ipv6: false,
             vlan: None,
             psn: 0x12_3456,
@@ -221,13 +224,14 @@ impl Rig {
     pub fn connect(pair: &Pair, attr: &PairAttr) -> Result<()> {
         let Pair { tx, rx, from, to } = pair;
         let reverse_psn = attr.psn ^ 0x55_5555;
-        for (qp, peer, ours, theirs, sq_psn, rq_psn) in [
-            (tx, rx, *from, *to, attr.psn, reverse_psn),
-            (rx, tx, *to, *from, reverse_psn, attr.psn),
+        let peer_mtu = attr.peer_mtu.unwrap_or(attr.mtu);
+        for (qp, peer, ours, theirs, sq_psn, rq_psn, mtu) in [
+            (tx, rx, *from, *to, attr.psn, reverse_psn, attr.mtu),
+            (rx, tx, *to, *from, reverse_psn, attr.psn, peer_mtu),
         ] {
             qp.modify_to_init(&InitAttr::default())?;
             qp.modify_to_rtr(&RtrAttr {
-                path_mtu: Mtu::new(attr.mtu)?,
+                path_mtu: Mtu::new(mtu)?,
                 dest_qp_num: peer.qp_num(),
                 rq_psn,
                 ah_attr: AddressHandle {

@@ -9,3 +9,13 @@ fn registers_md_is_current() {
         "docs/registers.md is old: run `make docs`"
     );
 }
+
+#[test]
+fn wireshark_dissector_is_current() {
+    let path = mprdma_tests::dissector::path();
+    let text = std::fs::read_to_string(path).expect("scripts/wireshark/mprdma.lua");
+    assert!(
+        text == mprdma_tests::dissector::current(&text).expect("a place for the generated part"),
+        "scripts/wireshark/mprdma.lua is old: run `make docs`"
+    );
+}

@@ -320,6 +320,7 @@ fn pairs(rng: &mut ChaCha8Rng, floor: u32) -> Vec<PairAttr> {
             mtu: *[256, 256, 512, 1024, 2048, 4096]
                 .choose(rng)
                 .expect("not empty"),
+            peer_mtu: None,
             ipv6: rng.random_bool(0.3),
             vlan: rng.random_bool(0.1).then(|| Vlan {
                 id: rng.random_range(0..4095),
