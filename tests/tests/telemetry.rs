@@ -135,7 +135,7 @@ fn check_against_the_cards(rig: &Rig, pairs: &[Pair]) -> Result<()> {
 
 #[test]
 fn queue_pairs_add_up_to_the_card_under_faults() -> Result<()> {
-    let rig = rig(FAULTS, 11)?;
+    let rig = rig(FAULTS, 12)?;
     let plain = MultiPath::default();
     let settings = [
         ((0, 1), 1024, plain),
