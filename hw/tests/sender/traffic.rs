@@ -75,14 +75,21 @@ impl Traffic {
         if r.random_range(0..4) == 0 {
             sane = sane.as_published();
         }
-        match r.random_range(0..4) {
+        match r.random_range(0..5) {
             0 => sane,
+            // More in flight than the peer's bitmap holds.
             1 => SenderConfig {
+                delta: r.random_range(1..=40),
+                initial_window: r.random_range(130..=200),
+                hole_repair: true,
+                ..sane
+            },
+            2 => SenderConfig {
                 delta: r.random_range(1..8),
                 probe: 30_000,
                 ..sane
             },
-            2 => SenderConfig {
+            3 => SenderConfig {
                 vp_count: 1,
                 initial_window: r.random_range(1..6),
                 cwnd_max: r.random_range(1..20),
@@ -172,7 +179,8 @@ impl Traffic {
             map: (r.random::<u128>() | r.random::<u128>()) & !1,
         };
         // One packet lost, the rest there.
-        if flight > u32::from(c.config.delta) + 1 && r.random_range(0..100) < 15 {
+        let often = if (120..130).contains(&flight) { 40 } else { 15 };
+        if flight > u32::from(c.config.delta) + 1 && r.random_range(0..100) < often {
             return Ack {
                 sack: psn::add(c.snd_una, flight.min(128) - 1),
                 aack: c.snd_una,
