@@ -83,7 +83,7 @@ class Kernel:
 def build(path: Path, kernel: Kernel, busybox: Path, programs: dict[str, Path], scripts: Path):
     """Packs the guest's root file system."""
     image = Image()
-    for folder in ["proc", "sys", "dev", "tmp", "run", "root"]:
+    for folder in ["etc", "proc", "sys", "dev", "tmp", "run", "root"]:
         image.directory(folder)
     image.add("bin/busybox", busybox.read_bytes(), executable=True)
     names = []

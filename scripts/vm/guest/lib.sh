@@ -49,7 +49,7 @@ driver() { basename "$(readlink /sys/bus/pci/devices/$1/driver)"; }
 
 group() { basename "$(readlink /sys/bus/pci/devices/$1/iommu_group)"; }
 
-as_user() { setuidgid user "$@"; }
+as_user() { su user -c "$*"; }
 
 # Two functions of the class of InfiniBand controllers, each alone behind the IOMMU.
 boot() {

@@ -91,22 +91,25 @@ pub fn group_is_free(system: &System, address: PciAddress) -> Result<(), DeviceE
 
 fn open(address: PciAddress, node: &Path) -> Result<File, DeviceError> {
     let open = OpenOptions::new().read(true).write(true).open(node);
-    open.map_err(|source| {
-        let (address, node) = (address.to_string(), node.display().to_string());
-        match source.raw_os_error() {
-            Some(libc::EBUSY) => DeviceError::Busy {
-                holder: format!("another process (`sudo fuser -v {node}` names it)"),
-                address,
-            },
-            Some(libc::EACCES) => KernelError::NoPermission { address, node }.into(),
-            _ => KernelError::Node {
-                address,
-                node,
-                source,
-            }
-            .into(),
+    open.map_err(|source| not_opened(address, node, source))
+}
+
+/// Why a node could not be opened.
+fn not_opened(address: PciAddress, node: &Path, source: io::Error) -> DeviceError {
+    let (address, node) = (address.to_string(), node.display().to_string());
+    match source.raw_os_error() {
+        Some(libc::EBUSY) => DeviceError::Busy {
+            holder: format!("another process (`sudo fuser -v {node}` names it)"),
+            address,
+        },
+        Some(libc::EACCES) => KernelError::NoPermission { address, node }.into(),
+        _ => KernelError::Node {
+            address,
+            node,
+            source,
         }
-    })
+        .into(),
+    }
 }
 
 /// Flags of a group.
@@ -124,8 +127,6 @@ fn status(group: &File) -> io::Result<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::super::sysfs::fake::{Machine, CARD, NEIGHBOUR};
     use super::*;
 
@@ -192,21 +193,17 @@ mod tests {
 
     #[test]
     fn a_node_that_may_not_be_opened_is_named() {
-        // Root may open anything, so this says something as another user only.
-        let machine = Machine::new(Some(VFIO_PCI));
-        let node = machine.path("dev/vfio/7");
-        let mut rights = fs::metadata(&node).unwrap().permissions();
-        rights.set_readonly(true);
-        fs::set_permissions(&node, rights).unwrap();
-        if OpenOptions::new().write(true).open(&node).is_ok() {
-            return;
+        let cases: [(i32, &[&str]); 3] = [
+            (libc::EACCES, &["sudo chown $USER /dev/vfio/7", "udev"]),
+            (libc::EBUSY, &["in use by", "fuser -v /dev/vfio/7"]),
+            (libc::ENOENT, &["cannot open /dev/vfio/7", "dmesg"]),
+        ];
+        for (errno, words) in cases {
+            let source = io::Error::from_raw_os_error(errno);
+            let error = not_opened(CARD, Path::new("/dev/vfio/7"), source).to_string();
+            for word in words {
+                assert!(error.contains(word), "{error} lacks {word}");
+            }
         }
-        let error = can_be_opened(&machine.system, CARD)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("chown $USER") && error.contains("udev"),
-            "{error}"
-        );
     }
 }
