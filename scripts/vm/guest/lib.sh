@@ -151,7 +151,7 @@ bandwidth() {
     mprdma bench write-bw -d $B $TO_B --bind 127.0.0.1 > /tmp/receiver 2>&1 &
     receiver=$!
     until_listening $receiver
-    mprdma bench write-bw -d $A $TO_A -s 65536 -n 64 --report_gbits 127.0.0.1 | tee /tmp/bandwidth
+    mprdma bench write-bw -d $A $TO_A -s 65536 -n 16 --report_gbits 127.0.0.1 | tee /tmp/bandwidth
     wait $receiver || fail "receiver: $(cat /tmp/receiver)"
     echo "bandwidth $(awk '$1 == 65536 { print $4 }' /tmp/bandwidth) Gb/s of the card's time" > /dev/console
 }

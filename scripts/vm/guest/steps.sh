@@ -12,7 +12,7 @@ step info info
 step info_as_user info_as_user
 step busy_is_explained busy
 step queue_pairs queue_pairs
-step file file 1024
+step file file 256
 step bandwidth bandwidth
 step msix_wakes_sleeping_poll vm_guest interrupt $A $B
 step wild_dma_is_stopped vm_guest wild $A $B
