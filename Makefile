@@ -4,7 +4,7 @@ SHELL := /bin/bash
 CARGO ?= cargo
 FILE ?=
 
-.PHONY: setup demo test test-long bench bench-loss figures lockstep mutants lint rtl docs clean
+.PHONY: setup demo test test-long bench bench-loss figures lockstep mutants vm-test lint rtl docs clean
 
 setup:
 	@scripts/setup.sh
@@ -40,6 +40,11 @@ lockstep: setup
 # Breaks each rule of docs/protocol.md in the printed RTL; every mutant must be noticed. MPRDMA_JOBS=n runs n at a time.
 mutants: setup
 	@scripts/mutants.sh
+
+# Debian's stock kernel in QEMU drives two Verilated cards by VFIO, behind an IOMMU. No KVM, nothing installed on this machine.
+vm-test:
+	@scripts/setup.sh demo
+	@scripts/vm/run.py
 
 lint: setup
 	$(CARGO) run -p mprdma-hw --bin mprdma-lint

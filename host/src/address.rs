@@ -70,6 +70,17 @@ impl FromStr for Address {
     }
 }
 
+impl FromStr for PciAddress {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        pci(text).ok_or_else(|| AddressError {
+            text: text.to_owned(),
+            reason: "not a PCI function",
+        })
+    }
+}
+
 /// `DDDD:BB:DD.F` in hexadecimal; the domain may be left out.
 fn pci(text: &str) -> Option<PciAddress> {
     let hex = |part: &str, digits: usize| {
@@ -125,6 +136,14 @@ mod tests {
             "17:00.0".parse::<Address>().unwrap().to_string(),
             "0000:17:00.0"
         );
+    }
+
+    #[test]
+    fn a_pci_function_is_no_socket() {
+        let address: PciAddress = "17:00.1".parse().unwrap();
+        assert_eq!((address.bus, address.function), (0x17, 1));
+        let error = "vfio-user:nic0.sock".parse::<PciAddress>().unwrap_err();
+        assert!(error.to_string().contains("not a PCI function"));
     }
 
     #[test]

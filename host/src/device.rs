@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::io;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::backend::kernel::KernelError;
 use crate::memory::Memory;
 
 /// Who a device is.
@@ -24,6 +26,20 @@ pub struct Identity {
     pub bar0_bytes: u64,
     /// MSI-X vectors that [`Device::wait_interrupt`] accepts: 0 up to, not including, this.
     pub vectors: usize,
+}
+
+impl Identity {
+    /// Whether a register can be at `offset`.
+    ///
+    /// # Errors
+    /// [`DeviceError::OutOfBar`].
+    pub const fn check_offset(&self, offset: u32) -> Result<(), DeviceError> {
+        let bar0_bytes = self.bar0_bytes;
+        if offset % 4 != 0 || offset as u64 + 4 > bar0_bytes {
+            return Err(DeviceError::OutOfBar { offset, bar0_bytes });
+        }
+        Ok(())
+    }
 }
 
 /// A card: registers, DMA mappings, interrupts, reset.
@@ -50,6 +66,12 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// As [`read32`](Device::read32).
     fn write32(&self, offset: u32, value: u32) -> Result<(), DeviceError>;
+
+    /// The bus addresses that [`map_dma`](Device::map_dma) accepts, first to last, ascending: an IOMMU has only so many
+    /// bits and keeps some addresses for itself.
+    fn iova_ranges(&self) -> Vec<RangeInclusive<u64>> {
+        vec![0..=u64::MAX]
+    }
 
     /// Lets the device read and write all of `memory`, byte `i` of which it finds at `iova + i`.
     ///
@@ -94,7 +116,7 @@ pub trait Device: Send + Sync {
 #[derive(Debug, Error)]
 pub enum DeviceError {
     /// Nothing is at the address.
-    #[error("{address}: no such device; is the simulator running, or the path mistyped?")]
+    #[error("{address}: no such device; {}", whereabouts(.address))]
     NotFound {
         /// The address asked for.
         address: String,
@@ -105,6 +127,9 @@ pub enum DeviceError {
         /// The address asked for.
         address: String,
     },
+    /// The kernel's VFIO does not let us have it.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     /// Something is there but nobody serves it.
     #[error("{address}: nobody answers there (stale socket); start the simulator again")]
     Stale {
@@ -185,6 +210,15 @@ pub enum DeviceError {
         /// The system's answer.
         source: io::Error,
     },
+}
+
+/// Where to look for a device that is not there.
+fn whereabouts(address: &str) -> &'static str {
+    if address.starts_with("vfio-user:") {
+        "is the simulator running, or the path mistyped?"
+    } else {
+        "`mprdma devices` lists the cards, `lspci -D` every PCI function"
+    }
 }
 
 impl fmt::Debug for dyn Device {

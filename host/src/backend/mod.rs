@@ -1,6 +1,7 @@
 //! Ways to reach a card.
 
 pub mod kernel;
+mod vectors;
 pub mod vfio_user;
 
 use std::sync::Arc;
@@ -19,6 +20,6 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 pub fn open(address: &Address, answer_timeout: Duration) -> Result<Arc<dyn Device>, DeviceError> {
     Ok(match address {
         Address::VfioUser(path) => Arc::new(vfio_user::VfioUser::open(path, answer_timeout)?),
-        Address::Pci(address) => kernel::open(*address)?,
+        Address::Pci(address) => Arc::new(kernel::Kernel::open(*address)?),
     })
 }

@@ -91,7 +91,7 @@ impl Context {
     pub fn open(device: Arc<dyn Device>, attr: &ContextAttr) -> Result<Self, Error> {
         let control = Control::open(device, attr.reset)?;
         let capabilities = *control.capabilities();
-        let iovas = Arc::new(Mutex::new(IovaSpace::new()));
+        let iovas = Arc::new(Mutex::new(IovaSpace::new(&control.device().iova_ranges())));
         let ring = Arc::new(Memory::allocate(EventQueue::BYTES, PageSize::Small)?);
         let ring = Mapping::new(control.device(), ring, &iovas)?;
         let events = EventQueue::new(Arc::new(ring));

@@ -1,6 +1,7 @@
 //! Numbers and addresses that the driver hands out: queue pair numbers, keys, IOVAs. Each goes back when it is dropped.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::error::Error;
@@ -76,13 +77,28 @@ pub struct IovaSpace {
 impl IovaSpace {
     /// The lowest address handed out: away from 0 and from the MSI window below 4 GiB.
     const FIRST: u64 = 1 << 32;
-    /// 47 bits, which every IOMMU translates.
+    /// The lowest one on a bus of 32 bits: a null pointer gone astray still faults.
+    const FIRST_OF_32_BITS: u64 = 1 << 20;
+    /// 47 bits; what lies above is of no use to us.
     const END: u64 = 1 << 47;
 
-    pub fn new() -> Self {
-        Self {
-            free: BTreeMap::from([(Self::FIRST, Self::END)]),
+    /// What `ranges`, first to last, allow.
+    pub fn new(ranges: &[RangeInclusive<u64>]) -> Self {
+        let from = |first: u64| -> BTreeMap<u64, u64> {
+            ranges
+                .iter()
+                .map(|range| {
+                    let end = range.end().saturating_add(1).min(Self::END);
+                    (first.max(*range.start()), end)
+                })
+                .filter(|(start, end)| start < end)
+                .collect()
+        };
+        let mut free = from(Self::FIRST);
+        if free.is_empty() {
+            free = from(Self::FIRST_OF_32_BITS);
         }
+        Self { free }
     }
 
     /// A free range of `bytes` bytes at a multiple of `align`.
@@ -137,7 +153,8 @@ mod tests {
 
     #[test]
     fn iovas_are_aligned_disjoint_and_returned() {
-        let mut space = IovaSpace::new();
+        let everything = [0..=u64::MAX];
+        let mut space = IovaSpace::new(&everything);
         let small = space.take(4096, 4096).unwrap();
         let large = space.take(2 << 20, 2 << 20).unwrap();
         let between = space.take(8192, 4096).unwrap();
@@ -146,6 +163,23 @@ mod tests {
         for (start, bytes) in [(between, 8192), (small, 4096), (large, 2 << 20)] {
             space.give(start, bytes);
         }
-        assert_eq!(space.free, IovaSpace::new().free);
+        assert_eq!(space.free, IovaSpace::new(&everything).free);
+    }
+
+    #[test]
+    fn iovas_keep_to_the_ranges_of_the_iommu() {
+        // Intel with 39 bits and a hole for MSI.
+        let mut space = IovaSpace::new(&[0..=0xfedf_ffff, 0xfef0_0000..=(1 << 39) - 1]);
+        assert_eq!(space.take(4096, 4096), Some(1 << 32));
+        assert_eq!(space.take(1 << 39, 4096), None);
+        assert_eq!(space.take(1 << 38, 1 << 30), Some(5 << 30));
+        // Two ranges that touch no mapping may span.
+        let mut space = IovaSpace::new(&[0..=0x1_0000_1fff, 0x1_0000_8000..=0x1_0000_bfff]);
+        assert_eq!(space.take(0x4000, 4096), Some(0x1_0000_8000));
+        assert_eq!(space.take(0x4000, 4096), None);
+        // 32 bits only.
+        let mut space = IovaSpace::new(&[0..=0xfedf_ffff]);
+        assert_eq!(space.take(4096, 4096), Some(1 << 20));
+        assert_eq!(IovaSpace::new(&[]).take(4096, 4096), None);
     }
 }

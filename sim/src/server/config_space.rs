@@ -1,4 +1,4 @@
-//! PCI configuration space of a card: header, PCIe, MSI-X and power management capabilities.
+//! PCI configuration space of a card: header, PCIe, MSI-X, power management and AER capabilities.
 
 use mprdma_spec::config::{MSIX_VECTORS, PCI_CLASS, PCI_DEVICE, PCI_VENDOR};
 
@@ -17,6 +17,8 @@ const BAR4: usize = 0x20;
 const PCIE: usize = 0x40;
 const MSIX: usize = 0x80;
 const POWER: usize = 0x90;
+/// Extended capabilities begin here (PCIe base specification 7.6).
+const AER: usize = 0x100;
 /// Device control register, in the PCIe capability.
 const DEVICE_CONTROL: usize = PCIE + 8;
 /// In the device control register's upper byte: initiate function level reset (PCIe base specification 7.5.3.4).
@@ -40,6 +42,7 @@ impl ConfigSpace {
         c.pcie();
         c.msix();
         c.power();
+        c.aer();
         c
     }
 
@@ -75,6 +78,8 @@ impl ConfigSpace {
         self.set32(PCIE + 12, 0x0000_0104); // 16 lanes, 16 GT/s
         self.set16(PCIE + 0x12, 0x0104);
         self.set32(PCIE + 0x24, 0x0000_0010); // completion timeout can be disabled
+        self.set32(PCIE + 0x2c, 0x0000_001e); // links of 2.5 to 16 GT/s
+        self.set16(PCIE + 0x30, 0x0004); // of which 16 is the target
     }
 
     fn msix(&mut self) {
@@ -88,7 +93,19 @@ impl ConfigSpace {
     fn power(&mut self) {
         self.capability(POWER, 0x01, 0);
         self.set16(POWER + 2, 0x0003);
+        self.set16(POWER + 4, 1 << 3); // waking up from D3 is no reset
         self.writable16(POWER + 4, 0x0003);
+    }
+
+    /// Advanced error reporting (7.8.4). The simulated link makes no errors, so no status bit is ever set; masks and
+    /// severities can be set.
+    fn aer(&mut self) {
+        self.set32(AER, 2 << 16 | 0x0001);
+        self.writable32(AER + 8, 0x07f7_f030);
+        self.set32(AER + 0xc, 0x0046_2030); // severities as after reset
+        self.writable32(AER + 0xc, 0x07f7_f030);
+        self.set32(AER + 0x14, 0x0000_2000); // advisory errors are masked
+        self.writable32(AER + 0x14, 0x0000_f1c1);
     }
 
     fn capability(&mut self, at: usize, id: u8, next: usize) {
@@ -175,6 +192,17 @@ mod tests {
             u32::from(PCI_DEVICE) << 16 | u32::from(PCI_VENDOR)
         );
         assert_eq!(dword(&c, MSIX) >> 16 & 0x7ff, 7);
+        assert_eq!(dword(&c, AER), 0x0002_0001, "AER, and none behind it");
+    }
+
+    #[test]
+    fn errors_are_reported_as_software_wants() {
+        let mut c = ConfigSpace::new(4 << 20);
+        c.write(AER, &[0xff; 0x1c]);
+        assert_eq!(dword(&c, AER), 0x0002_0001);
+        assert_eq!((dword(&c, AER + 4), dword(&c, AER + 0x10)), (0, 0));
+        assert_eq!(dword(&c, AER + 8), 0x07f7_f030);
+        assert_eq!(dword(&c, AER + 0x14), 0x0000_f1c1);
     }
 
     #[test]

@@ -200,6 +200,7 @@ impl ServerBackend for Device {
         match region {
             VFIO_PCI_CONFIG_REGION_INDEX => {
                 if self.config.write(offset as usize, data) {
+                    self.config = ConfigSpace::new(self.bar0);
                     self.reset_card();
                 }
             }

@@ -15,15 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use self::link::{Command, Link, Message};
+use crate::backend::vectors::Vectors;
+use crate::device::{Device, DeviceError, Identity};
+use crate::memory::Memory;
 use vfio_bindings::bindings::vfio::{
     VFIO_DEVICE_FLAGS_PCI, VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_DATA_EVENTFD,
     VFIO_PCI_BAR0_REGION_INDEX, VFIO_PCI_CONFIG_REGION_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
 };
-use vmm_sys_util::eventfd::EventFd;
-
-use self::link::{Command, Link, Message};
-use crate::device::{Device, DeviceError, Identity};
-use crate::memory::Memory;
 
 /// Looks at memory that are answered by a yield before the poller starts to sleep.
 const YIELDS: u32 = 16;
@@ -36,7 +35,7 @@ const LIVENESS_INTERVAL: u32 = 64;
 pub struct VfioUser {
     identity: Identity,
     link: Mutex<Link>,
-    vectors: Vec<EventFd>,
+    vectors: Vectors,
     looks: AtomicU32,
 }
 
@@ -79,57 +78,35 @@ impl VfioUser {
             .u32(VFIO_PCI_MSIX_IRQ_INDEX)
             .u32(0);
         let vectors = link.call(Command::GetIrqInfo, irq)?.u32(12)?;
-        let mut this = Self {
+        let vectors = Vectors::new(vectors.min(2048) as usize)?;
+        for (vector, event) in vectors.descriptors().into_iter().enumerate() {
+            // One message each, as a server may take one descriptor per message.
+            let flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
+            let body = Message::new()
+                .u32(20)
+                .u32(flags)
+                .u32(VFIO_PCI_MSIX_IRQ_INDEX)
+                .u32(vector as u32)
+                .u32(1);
+            link.call_with_fd(Command::SetIrqs, body, Some(event))?;
+        }
+        Ok(Self {
             identity: Identity {
                 address,
                 backend: "vfio-user",
                 vendor: ids as u16,
                 device: (ids >> 16) as u16,
                 bar0_bytes,
-                vectors: 0,
+                vectors: vectors.len(),
             },
             link: Mutex::new(link),
-            vectors: Vec::new(),
+            vectors,
             looks: AtomicU32::new(0),
-        };
-        for vector in 0..vectors.min(2048) {
-            this.add_vector(vector)?;
-        }
-        this.identity.vectors = this.vectors.len();
-        Ok(this)
-    }
-
-    /// Gives the server an eventfd for `vector`; one message each, as a server may take one descriptor per message.
-    fn add_vector(&mut self, vector: u32) -> Result<(), DeviceError> {
-        let event = EventFd::new(libc::EFD_NONBLOCK | libc::EFD_CLOEXEC).map_err(|source| {
-            DeviceError::Io {
-                what: "cannot make an eventfd".to_owned(),
-                source,
-            }
-        })?;
-        let flags = VFIO_IRQ_SET_DATA_EVENTFD | VFIO_IRQ_SET_ACTION_TRIGGER;
-        let body = Message::new()
-            .u32(20)
-            .u32(flags)
-            .u32(VFIO_PCI_MSIX_IRQ_INDEX)
-            .u32(vector)
-            .u32(1);
-        self.link()
-            .call_with_fd(Command::SetIrqs, body, Some(event.as_raw_fd()))?;
-        self.vectors.push(event);
-        Ok(())
+        })
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn check_offset(&self, offset: u32) -> Result<(), DeviceError> {
-        let bar0_bytes = self.identity.bar0_bytes;
-        if offset % 4 != 0 || u64::from(offset) + 4 > bar0_bytes {
-            return Err(DeviceError::OutOfBar { offset, bar0_bytes });
-        }
-        Ok(())
     }
 }
 
@@ -139,14 +116,14 @@ impl Device for VfioUser {
     }
 
     fn read32(&self, offset: u32) -> Result<u32, DeviceError> {
-        self.check_offset(offset)?;
+        self.identity.check_offset(offset)?;
         self.looks.store(0, Ordering::Relaxed);
         self.link()
             .region_read32(VFIO_PCI_BAR0_REGION_INDEX, u64::from(offset))
     }
 
     fn write32(&self, offset: u32, value: u32) -> Result<(), DeviceError> {
-        self.check_offset(offset)?;
+        self.identity.check_offset(offset)?;
         self.looks.store(0, Ordering::Relaxed);
         self.link()
             .region_write32(VFIO_PCI_BAR0_REGION_INDEX, u64::from(offset), value)
@@ -174,26 +151,14 @@ impl Device for VfioUser {
     }
 
     fn wait_interrupt(&self, vector: usize, timeout: Duration) -> Result<bool, DeviceError> {
-        let event = self.vectors.get(vector).ok_or(DeviceError::NoVector {
-            vector,
-            vectors: self.vectors.len(),
-        })?;
-        if event.read().is_ok() {
+        if self.vectors.take(vector)? {
             return Ok(true);
         }
         self.link().check_alive()?;
         if timeout.is_zero() {
             return Ok(false);
         }
-        let mut poll = libc::pollfd {
-            fd: event.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        let milliseconds = i32::try_from(timeout.as_micros().div_ceil(1000)).unwrap_or(i32::MAX);
-        // SAFETY: one valid pollfd, whose descriptor `self` keeps open.
-        unsafe { libc::poll(&raw mut poll, 1, milliseconds) };
-        Ok(event.read().is_ok())
+        self.vectors.wait(vector, timeout)
     }
 
     fn reset(&self) -> Result<(), DeviceError> {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
-use mprdma_host::address::Address;
+use mprdma_host::address::{Address, PciAddress};
 use mprdma_host::exchange::DEFAULT_PORT;
 use mprdma_host::port::Mac;
 use mprdma_host::verbs::RtsAttr;
@@ -39,6 +39,10 @@ pub enum Command {
     Stats(Stats),
     /// Looks at, makes and removes queue pairs.
     Qp(Qp),
+    /// Gives a PCI function to vfio-pci, so that the other commands can open it. Needs root.
+    Bind(Function),
+    /// Takes a PCI function from vfio-pci and gives it back to the driver that had it. Needs root.
+    Unbind(Function),
     /// Keeps a card open until it is interrupted, so that what `qp create` makes stays.
     Hold(Hold),
     /// Sends a file to a peer that runs `recv-file`.
@@ -61,6 +65,13 @@ pub enum Bench {
 pub struct Devices {
     /// Directories with the sockets of simulated cards; /tmp/mprdma-sim when none is given.
     pub directories: Vec<PathBuf>,
+}
+
+/// Which PCI function.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Function {
+    /// PCI address: 0000:17:00.0.
+    pub address: PciAddress,
 }
 
 /// Which card.

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use mprdma_host::address::Address;
+use mprdma_host::address::{Address, PciAddress};
+use mprdma_host::backend::kernel::System;
 use mprdma_host::control::Control;
 use mprdma_host::device::DeviceError;
 use mprdma_spec::config;
@@ -22,6 +23,8 @@ const DEFAULT_DIRECTORY: &str = "/tmp/mprdma-sim";
 #[derive(Serialize)]
 struct Found {
     address: String,
+    /// Driver of a PCI function: it can be opened when that is vfio-pci.
+    driver: Option<String>,
     /// Who has it.
     holder: Option<String>,
     mac: Option<String>,
@@ -46,6 +49,7 @@ pub fn devices(args: &Devices, report: &Report) -> Result<()> {
         let address = Address::VfioUser(path);
         let port = open::port(&address)?;
         list.push(Found {
+            driver: None,
             holder: owner::holder(&address),
             mac: port.as_ref().map(|port| port.mac.to_string()),
             ipv4: port
@@ -60,10 +64,13 @@ pub fn devices(args: &Devices, report: &Report) -> Result<()> {
             address: address.to_string(),
         });
     }
+    let system = System::default();
     for address in pci_functions() {
+        let pci = Address::Pci(address);
         list.push(Found {
-            address,
-            holder: None,
+            address: address.to_string(),
+            driver: system.driver(address),
+            holder: owner::holder(&pci),
             mac: None,
             ipv4: None,
             ipv6: None,
@@ -76,12 +83,18 @@ pub fn devices(args: &Devices, report: &Report) -> Result<()> {
         }
         for card in list {
             let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-            let holder = card
-                .holder
-                .as_ref()
-                .map_or_else(|| "free".to_owned(), |holder| format!("in use by {holder}"));
+            let pci = matches!(card.address.parse(), Ok(Address::Pci(_)));
+            let state = match &card.holder {
+                Some(holder) => format!("in use by {holder}"),
+                None if pci && card.driver.as_deref() != Some("vfio-pci") => format!(
+                    "driver {}; `mprdma bind {}` makes it usable",
+                    card.driver.as_deref().unwrap_or("none"),
+                    card.address
+                ),
+                None => "free".to_owned(),
+            };
             out!(
-                "{}  {}  {}  {holder}",
+                "{}  {}  {}  {state}",
                 card.address,
                 or_dash(&card.mac),
                 or_dash(&card.ipv4)
@@ -108,7 +121,7 @@ fn sockets(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// PCI functions with our ids.
-fn pci_functions() -> Vec<String> {
+fn pci_functions() -> Vec<PciAddress> {
     let id = |path: PathBuf| {
         let text = std::fs::read_to_string(path).ok()?;
         u16::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok()
@@ -120,12 +133,12 @@ fn pci_functions() -> Vec<String> {
         id(path.join("vendor")) == Some(config::PCI_VENDOR)
             && id(path.join("device")) == Some(config::PCI_DEVICE)
     };
-    let mut found: Vec<String> = entries
+    let mut found: Vec<PciAddress> = entries
         .flatten()
         .filter(|entry| ours(&entry.path()))
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect();
-    found.sort();
+    found.sort_by_key(PciAddress::to_string);
     found
 }
 

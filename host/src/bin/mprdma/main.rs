@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod bind;
 mod connection;
 mod failure;
 mod file;
@@ -42,6 +43,8 @@ fn run(command: Command, report: &Report) -> anyhow::Result<()> {
         Command::Info(args) => inspect::info(&args, report),
         Command::Stats(args) => inspect::stats(&args, report),
         Command::Qp(args) => queue_pair::qp(&args, report),
+        Command::Bind(args) => bind::bind(args.address, report),
+        Command::Unbind(args) => bind::unbind(args.address, report),
         Command::Hold(args) => owner::hold(&args, report),
         Command::SendFile(args) => file::send(&args, report),
         Command::RecvFile(args) => file::receive(&args, report),

@@ -137,6 +137,10 @@ impl Owner {
     /// A socket that a killed process left is replaced.
     fn start(address: &Address, context: &Context, role: &str) -> Result<Self> {
         let path = control_socket(address);
+        if let Some(directory) = path.parent() {
+            // If it fails, listening does too, and says why.
+            let _ = std::fs::create_dir_all(directory);
+        }
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(error).with_context(|| format!("cannot replace {}", path.display()))
