@@ -184,10 +184,6 @@ pub(super) mod fake {
             fs::write(path, "").unwrap();
         }
 
-        pub fn path(&self, path: &str) -> PathBuf {
-            self.root.join(path)
-        }
-
         /// The kernel refuses every write.
         pub fn refuse(&mut self, errno: i32) {
             self.system.write = Box::new(move |_, _| Err(io::Error::from_raw_os_error(errno)));
