@@ -215,6 +215,6 @@ unbind_all() {
 no_warning() {
     dmesg -r > /tmp/messages
     echo "$(wc -l < /tmp/messages) messages"
-    if grep -E '^<[0-4]>' /tmp/messages | grep -v -E 'clocksource: |hpet: Lost'; then fail "the kernel warns"; fi
+    if grep -E '^<[0-4]>' /tmp/messages | grep -v -E 'clocksource: |hpet: Lost|hrtimer: interrupt took'; then fail "the kernel warns"; fi
     if grep -E 'WARNING:|BUG:|Call Trace|Oops|hung task' /tmp/messages; then fail "the kernel is unwell"; fi
 }
