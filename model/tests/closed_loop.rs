@@ -124,7 +124,7 @@ impl Loop {
             backlog: self.grants.len() >= 2,
             crowded: false,
             full: self.grants.len() >= 990,
-            waiting_slow: (self.grants.len() / 4) as u8,
+            waiting_slow: (self.grants.len() >> params::GRANTS_PER_SLOW_LOG2) as u8,
             slots: self.setting.slots,
         };
         let (sender, out) = step(&self.sender, &event, &env);
@@ -138,7 +138,7 @@ impl Loop {
         );
         assert!(out.progress.is_none_or(|p| p.status == 0), "the QP died");
         for grant in out.grants.into_iter().flatten() {
-            self.resent[if grant.retx { out.cause as usize } else { 0 }] += 1;
+            self.resent[out.cause_of(&grant) as usize] += 1;
             self.grants.push_back((grant.psn, grant.vp, grant.retx));
         }
         if let Some(ticks) = out.arm_burst {

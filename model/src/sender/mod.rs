@@ -156,6 +156,18 @@ pub struct SenderOutputs {
     pub counts: Counts,
 }
 
+impl SenderOutputs {
+    /// Why `grant`, one of this event's, is sent: beside a repair it may be a new packet.
+    #[must_use]
+    pub const fn cause_of(&self, grant: &Grant) -> Cause {
+        if grant.retx {
+            self.cause
+        } else {
+            Cause::New
+        }
+    }
+}
+
 /// The meaning of an AETH syndrome together with the MPAETH flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckKind {

@@ -53,15 +53,11 @@ impl Step<'_> {
             count = count.min(to_sync);
         }
         for i in 0..count as usize {
-            let vp = self.path_of_new(i, clock, i == 1);
-            self.c.start = self.c.start.saturating_sub(1);
-            self.grant(i, self.c.snd_nxt, vp, false);
-            self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);
+            self.send_one(i, clock, i == 1);
         }
         if clock == Clock::Own {
             self.turn_ring(count);
         }
-        self.c.last_new_at = self.env.now as u16;
         if room > count {
             // Rule 7. The first window leaves at full speed.
             let pause = if self.c.start > 0 {
@@ -104,6 +100,15 @@ impl Step<'_> {
         } else {
             0
         }
+    }
+
+    /// The next new packet, as this event's grant `i`.
+    fn send_one(&mut self, i: usize, clock: Clock, extra: bool) {
+        let vp = self.path_of_new(i, clock, extra);
+        self.c.start = self.c.start.saturating_sub(1);
+        self.grant(i, self.c.snd_nxt, vp, false);
+        self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);
+        self.c.last_new_at = self.env.now as u16;
     }
 
     /// `extra`: an ACK has clocked out one packet already.
@@ -165,11 +170,7 @@ impl Step<'_> {
         if !free || room == 0 || at_sync || self.env.crowded {
             return;
         }
-        let vp = self.path_of_new(1, Clock::Ack(vp), false);
-        self.c.start = self.c.start.saturating_sub(1);
-        self.grant(1, self.c.snd_nxt, vp, false);
-        self.c.snd_nxt = psn::add(self.c.snd_nxt, 1);
-        self.c.last_new_at = self.env.now as u16;
+        self.send_one(1, Clock::Ack(vp), false);
     }
 
     /// The burst timer is to send what the window still allows, since retransmissions took this ACK's place.

@@ -12,7 +12,7 @@ use mprdma_model::receiver::{
 use mprdma_model::sender::{self, Cause, Env, SenderContext, SenderEvent, SenderOutputs};
 use mprdma_spec::command::{QpState, MASK_STATE, RIGHT_REMOTE_WRITE};
 use mprdma_spec::config::{CLOCK_MHZ, CYCLES_PER_TICK, TICKS_PER_SLOW};
-use mprdma_spec::params::mtu_code;
+use mprdma_spec::params::{mtu_code, GRANTS_PER_SLOW_LOG2};
 use rand::{Rng, RngCore};
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -222,7 +222,7 @@ impl Run {
             backlog: waiting >= 2,
             crowded: false,
             full: waiting >= 1000,
-            waiting_slow: (waiting / 4).min(255) as u8,
+            waiting_slow: (waiting >> GRANTS_PER_SLOW_LOG2).min(255) as u8,
             slots,
         };
         let (context, out) = sender::step(&self.flows[index].sender, event, &env);
@@ -231,8 +231,8 @@ impl Run {
         for grant in out.grants.into_iter().flatten() {
             let outcome = &mut self.flows[index].outcome;
             outcome.sent += 1;
-            let cause = if grant.retx { out.cause } else { Cause::New };
-            if let Some(cause) = (cause as usize).checked_sub(Cause::Hole as usize) {
+            let cause = out.cause_of(&grant) as usize;
+            if let Some(cause) = cause.checked_sub(Cause::Hole as usize) {
                 outcome.retransmissions[cause] += 1;
             }
             let stamp = (ready.max(self.cards[from].1) / TICK) as u16;

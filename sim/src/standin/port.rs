@@ -40,12 +40,16 @@ impl Port {
 
     /// The wire, and not the window, limits: frames or beats queue for it.
     pub(super) fn holds_back(&mut self, now: Ps) -> bool {
-        while self.queue.front().is_some_and(|&(_, end)| end <= now) {
-            self.queue.pop_front();
-        }
+        self.forget_sent(now);
         let whole = self.queue.iter().take_while(|(ready, _)| *ready <= now);
         whole.take(HELD_FRAMES).count() == HELD_FRAMES
             || self.time_for(HELD_BEATS * BEAT as u64) > now
+    }
+
+    fn forget_sent(&mut self, now: Ps) {
+        while self.queue.front().is_some_and(|&(_, end)| end <= now) {
+            self.queue.pop_front();
+        }
     }
 
     /// When no more than so many bytes are left to send.
@@ -65,6 +69,8 @@ impl StandIn {
         let start = port.free_at.max(ready);
         let end = start + port.rate.time(PREAMBLE + bytes + FCS);
         port.free_at = end + port.rate.time(GAP);
+        // A card that only answers never asks whether its wire holds it back.
+        port.forget_sent(self.now);
         port.queue.push_back((ready, end));
         self.stats.mac.tx_frames += 1;
         self.stats.mac.tx_bytes += bytes;

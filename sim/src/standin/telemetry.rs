@@ -48,13 +48,12 @@ impl Tally {
         for grant in packets(out) {
             self.sent(grant.vp);
             self.add(qp_stats::SENT, 1);
-        }
-        let again = packets(out).filter(|grant| grant.retx).count() as u64;
-        match out.cause {
-            Cause::New => {}
-            Cause::Hole => self.add(qp_stats::RETX_HOLE, again),
-            Cause::Recovery => self.add(qp_stats::RETX_RECOVERY, again),
-            Cause::Timeout => self.add(qp_stats::RETX_TIMEOUT, again),
+            match out.cause_of(grant) {
+                Cause::New => {}
+                Cause::Hole => self.add(qp_stats::RETX_HOLE, 1),
+                Cause::Recovery => self.add(qp_stats::RETX_RECOVERY, 1),
+                Cause::Timeout => self.add(qp_stats::RETX_TIMEOUT, 1),
+            }
         }
         let counts = &out.counts;
         self.add(qp_stats::PROBES, counts.probes.into());

@@ -426,7 +426,8 @@ impl<'a> Body<'a> {
     }
 
     /// The extension headers and the payload, whatever the variant.
-    fn split(&self) -> (Extensions, &'a [u8]) {
+    #[must_use]
+    pub fn split(&self) -> (Extensions, &'a [u8]) {
         match *self {
             Self::MpWrite {
                 mpeth,

@@ -215,36 +215,10 @@ fn expected(frame: &[u8], parsed: &Frame<'_>) -> Result<Fields> {
         .iter()
         .fold(0, |number, byte| number << 8 | u64::from(*byte));
     fields.put("mprdma.icrc", Expected::Number(crc));
-    let (extensions, payload) = match parsed.body {
-        Body::MpWrite {
-            mpeth,
-            reth,
-            imm,
-            payload,
-        } => (
-            Extensions {
-                mpeth: Some(mpeth),
-                reth: Some(reth),
-                imm,
-                ..Extensions::default()
-            },
-            payload,
-        ),
-        Body::MpAck { aeth, mpaeth, map } => (
-            Extensions {
-                aeth: Some(aeth),
-                mpaeth: Some(mpaeth),
-                map,
-                ..Extensions::default()
-            },
-            &[][..],
-        ),
-        Body::Cnp => return Ok(fields),
-        Body::Other {
-            extensions,
-            payload,
-        } => (extensions, payload),
-    };
+    if matches!(parsed.body, Body::Cnp) {
+        return Ok(fields);
+    }
+    let (extensions, payload) = parsed.body.split();
     fields.extensions(&extensions);
     let pad = bth::Repr::parse(&frame[at.bth..])?.pad;
     fields.payload(payload, &frame[at.icrc - usize::from(pad)..at.icrc]);

@@ -34,8 +34,7 @@ pub const TAG: Vlan = Vlan {
     priority: 5,
 };
 
-/// Path MTUs, bytes.
-pub const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
+pub use mprdma_spec::params::MTUS;
 
 /// Longest wait for a completion.
 const SOON: u64 = 20_000 * US;

@@ -23,7 +23,7 @@ const GROUP_GET_STATUS: libc::c_ulong =
 /// Whether the function can be opened, as far as can be seen from outside.
 pub fn can_be_opened(system: &System, address: PciAddress) -> Result<(), DeviceError> {
     exists(system, address)?;
-    iommu(system, address)?;
+    let group = iommu(system, address)?;
     module(system, address)?;
     let driver = system.driver(address);
     if driver.as_deref() != Some(VFIO_PCI) {
@@ -33,7 +33,6 @@ pub fn can_be_opened(system: &System, address: PciAddress) -> Result<(), DeviceE
         }
         .into());
     }
-    let group = iommu(system, address)?;
     let others = system.obstacles(address);
     if !others.is_empty() {
         return Err(KernelError::NotViable {

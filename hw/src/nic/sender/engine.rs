@@ -7,8 +7,11 @@ use crate::leaf::{Lfsr, Pack, SyncFifo};
 use crate::nic::types::{AckEvent, CfgReq, Grant, Progress, QpError, QpMark, SenderNote, Work};
 use crate::prelude::*;
 use mprdma_spec::command::Opcode;
-use mprdma_spec::params::{GRANTS_CROWDED, GRANTS_ENOUGH, GRANTS_FULL};
+use mprdma_spec::params::{GRANTS_CROWDED, GRANTS_ENOUGH, GRANTS_FULL, GRANTS_PER_SLOW_LOG2};
 use std::array::from_fn;
+
+/// The kernel below takes the waiting grants from bit 2 on.
+const _: () = assert!(GRANTS_PER_SLOW_LOG2 == 2);
 
 /// Sources of events, in the order of the arbiter's first round.
 const SOURCES: usize = 6;

@@ -1175,7 +1175,7 @@ impl<const QPW: usize, const L: usize> Logic for SenderPipeline<QPW, L> {
             & !self.v6.val().sync_second;
         self.more_new.next = self.sync_stop.val()
             | (self.fresh.val() & self.v6.val().room_3 & self.v6.val().unsent_3);
-        // hole_repair: up to two lost packets, in place of new ones.
+        // hole_repair: up to two lost packets; new ones wait, but for one beside a single repair.
         self.fixes.next = self.v6.val().hole_1 & !self.full_6.val();
         self.two_fixes.next = self.fixes.val() & self.v6.val().hole_2;
         // The grant that one repair leaves is a new packet's, unless a synchronised message would begin with it.
