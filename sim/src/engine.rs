@@ -29,6 +29,15 @@ impl From<Vec<Box<dyn Nic>>> for Cores {
 }
 
 impl Engine {
+    /// As on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Engine::Rtl => "rtl",
+            Engine::Model => "model",
+        }
+    }
+
     /// The cores of a scenario, as after power-on; waveforms are recorded if the engine and the build can.
     pub fn cores(self, scenario: &Scenario, wave: Option<&Wave>) -> Result<Cores, CoreError> {
         match (self, wave) {

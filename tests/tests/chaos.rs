@@ -87,7 +87,7 @@ fn play(seeds: Range<u64>, result: Option<&str>) -> Result<()> {
                 }
             }
             if let Some(file) = result {
-                write(file, &tally, &seeds)?;
+                write(file, &tally, &seeds, options.engine)?;
             }
         }
     };
@@ -108,8 +108,9 @@ fn play(seeds: Range<u64>, result: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-fn write(file: &str, tally: &Tally, seeds: &Range<u64>) -> Result<()> {
+fn write(file: &str, tally: &Tally, seeds: &Range<u64>, engine: Engine) -> Result<()> {
     let value = serde_json::json!({
+        "engine": engine.name(),
         "scenarios": tally.scenarios,
         "failures": tally.failed.len(),
         "seeds": tally.failed,
