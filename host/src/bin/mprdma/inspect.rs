@@ -191,11 +191,14 @@ fn plain(value: &Value) -> String {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
         Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(name, value)| format!("{name} {}", plain(value)))
-            .collect::<Vec<_>>()
-            .join(", "),
+        Value::Object(fields) => {
+            let nested = fields.values().any(Value::is_object);
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("{name} {}", plain(value)));
+            let separator = if nested { "; " } else { ", " };
+            fields.collect::<Vec<_>>().join(separator)
+        }
         _ => value.to_string(),
     }
 }
