@@ -61,11 +61,11 @@ impl Model {
         let comes = self
             .came
             .filter(|vector| !before[usize::from(*vector)] || moderated(*vector));
-        for vector in 0..VECTORS {
-            self.left[vector] = match inputs.intervals[vector] {
+        for (vector, left) in self.left.iter_mut().enumerate() {
+            *left = match inputs.intervals[vector] {
                 0 => 0,
                 ticks if leaves == Some(vector as u8) => u32::from(ticks) * TICK as u32,
-                _ => left[vector].saturating_sub(1),
+                _ => left.saturating_sub(1),
             };
         }
         if leaves.is_some() {
