@@ -95,6 +95,25 @@ pub enum Error {
         /// Meaning and unit.
         doc: &'static str,
     },
+    /// A moderation interval is too long.
+    #[error(
+        "a moderation interval of {} us: it must lie between 0 and {} us",
+        micros(*.interval), micros(*.max)
+    )]
+    ModerationInterval {
+        /// The value given.
+        interval: Duration,
+        /// The longest.
+        max: Duration,
+    },
+    /// There is no such vector to moderate.
+    #[error("{}", no_vector(*.vector, *.vectors))]
+    ModerationVector {
+        /// The vector given; none for all.
+        vector: Option<usize>,
+        /// Vectors that can be moderated.
+        vectors: usize,
+    },
     /// The path MTU is none of IBA's.
     #[error("path MTU {bytes} is none of 256, 512, 1024, 2048, 4096 bytes")]
     Mtu {
@@ -202,6 +221,22 @@ pub enum Error {
         /// How long was waited.
         after: Duration,
     },
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+fn no_vector(vector: Option<usize>, vectors: usize) -> String {
+    match vector {
+        Some(vector) if vectors > 0 => {
+            format!(
+                "no interrupt vector {vector}: it must lie between 0 and {}",
+                vectors - 1
+            )
+        }
+        _ => "this card cannot moderate interrupts: load a newer image into it".to_owned(),
+    }
 }
 
 /// What a command's result code means to a user.

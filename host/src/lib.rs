@@ -25,7 +25,9 @@ pub mod control;
 pub mod device;
 pub mod error;
 pub mod exchange;
+pub mod hugepages;
 pub mod memory;
+pub mod moderation;
 pub mod port;
 pub mod verbs;
 

@@ -1,6 +1,7 @@
 //! Memory that a card can reach: anonymous shared files, mapped here and handed to the device by descriptor.
 
 use std::ffi::CStr;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
@@ -9,6 +10,8 @@ use std::sync::atomic::{fence, AtomicU32, Ordering};
 
 use memmap2::MmapRaw;
 use thiserror::Error;
+
+use crate::hugepages;
 
 /// Size of the pages behind a [`Memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +46,16 @@ impl PageSize {
     }
 }
 
+impl fmt::Display for PageSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Small => "4 KiB",
+            Self::Huge2M => "2 MiB",
+            Self::Huge1G => "1 GiB",
+        })
+    }
+}
+
 /// Why memory could not be had, or an access to it was refused.
 #[derive(Debug, Error)]
 pub enum MemoryError {
@@ -57,15 +70,16 @@ pub enum MemoryError {
     },
     /// The system has no huge pages to give.
     #[error(
-        "no {} MiB huge pages for {bytes} bytes: {source}; reserve them with \
-         `echo N > /sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages`, or ask for 4 KiB pages",
-        .page.bytes() >> 20, .page.bytes() >> 10
+        "no huge pages of {page} for {bytes} bytes: {source}: {}",
+        hugepages::advice(*.page, *.bytes, *.node)
     )]
     NoHugePages {
         /// Page size asked for.
         page: PageSize,
         /// Bytes asked for.
         bytes: usize,
+        /// NUMA node on which they were wanted.
+        node: Option<u32>,
         /// The system's answer.
         source: io::Error,
     },
@@ -131,6 +145,7 @@ impl Memory {
                 MemoryError::NoHugePages {
                     page,
                     bytes: size,
+                    node: None,
                     source,
                 }
             }

@@ -179,6 +179,11 @@ pub fn blocks() -> Vec<BlockInfo> {
             "writes of host memory for three clients, and interrupts",
             dma::DmaWrite::default()
         ),
+        fixed!(
+            "moderator",
+            "keeps interrupts of a vector apart",
+            nic::moderator::Moderator::default()
+        ),
         sized!("sender", "sender engine, 64 or 128 slots",
             |config| bitmap_slots in [64, 128], L => nic::sender::Sender::<10, L>::default()),
         sized!("rx_parse", "takes received frames apart",

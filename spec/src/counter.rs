@@ -53,4 +53,6 @@ counters! {
     CqOverflows = "CQEs dropped because the ring was full.",
     DmaReadErrors = "DMA reads that failed.",
     MessagesCompleted = "Send work requests completed with success.",
+    InterruptsRaised = "MSI-X interrupts sent to the host.",
+    InterruptsHeld = "Causes of an interrupt that came inside the moderation interval of their vector and waited for its end.",
 }

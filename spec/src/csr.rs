@@ -39,7 +39,7 @@ macro_rules! registers {
 
 registers! {
     MAGIC @ 0x000 ReadOnly = "Identification, always 0x4d505244 (\"MPRD\").",
-    VERSION @ 0x004 ReadOnly = "Interface version: major in bits 31..16, minor in bits 15..0. The driver refuses another major version.",
+    VERSION @ 0x004 ReadOnly = "Interface version: major in bits 31..16, minor in bits 15..0. The driver refuses another major version; minor 1 adds interrupt moderation.",
     BUILD_ID_LO @ 0x008 ReadOnly = "Build id, low half: a hash of the configuration and the generator version.",
     BUILD_ID_HI @ 0x00c ReadOnly = "Build id, high half.",
     CONFIG0 @ 0x010 ReadOnly = "log2 of QPs in bits 7..0, of CQs in 15..8, of EQs in 23..16, of MRs in 31..24.",
@@ -58,7 +58,9 @@ registers! {
 /// Value of [`MAGIC`].
 pub const MAGIC_VALUE: u32 = 0x4d50_5244;
 /// Value of [`VERSION`].
-pub const VERSION_VALUE: u32 = 0x0001_0000;
+pub const VERSION_VALUE: u32 = 0x0001_0001;
+/// The first interface version with [`IRQ_INTERVALS`] and the counters of interrupts.
+pub const VERSION_MODERATION: u32 = 0x0001_0001;
 /// [`CONTROL`] bit: enable.
 pub const CONTROL_ENABLE: u32 = 1 << 0;
 /// [`CONTROL`] bit: soft reset.
@@ -69,6 +71,16 @@ pub const STATUS_READY: u32 = 1 << 0;
 pub const STATUS_BUSY: u32 = 1 << 1;
 /// [`CMD_STATUS`] bit: a command is running.
 pub const CMD_BUSY: u32 = 1 << 31;
+
+/// Interrupt moderation: one register per MSI-X vector, 4 bytes apart, [`crate::config::MSIX_VECTORS`] of them. Bits 15..0:
+/// the least time between two interrupts of the vector, in ticks of 64 ns; 0, as after any reset, is none. What comes
+/// inside that time waits for its end, and makes one interrupt. A new value counts from the vector's next interrupt on,
+/// 0 at once.
+pub const IRQ_INTERVALS: u32 = 0x080;
+/// Greatest value of a register from [`IRQ_INTERVALS`] on: 4.19 ms.
+pub const IRQ_INTERVAL_MAX: u32 = 0xffff;
+/// Bytes of the registers from [`IRQ_INTERVALS`] on.
+pub const IRQ_INTERVAL_BYTES: u32 = 4 * crate::config::MSIX_VECTORS as u32;
 
 /// Argument window: 32 dwords, written before [`CMD_OPCODE`]. Same bytes as the command's layout.
 pub const CMD_ARGS: u32 = 0x100;
@@ -114,7 +126,8 @@ mod tests {
         for pair in REGISTERS.windows(2) {
             assert!(pair[0].offset < pair[1].offset && pair[1].offset % 4 == 0);
         }
-        assert!(REGISTERS.last().unwrap().offset < CMD_ARGS);
+        assert!(REGISTERS.last().unwrap().offset < IRQ_INTERVALS);
+        const { assert!(IRQ_INTERVALS + IRQ_INTERVAL_BYTES <= CMD_ARGS) }
     }
 
     #[test]

@@ -40,6 +40,16 @@ fn registers(text: &mut String) {
         )
         .expect("a string");
     }
+    writeln!(
+        text,
+        "| 0x{:03x} + 4 x vector | IRQ_INTERVAL | rw | Interrupt moderation of one of the {} MSI-X vectors. Bits 15..0: the \
+         least time between two of its interrupts, in 64 ns ticks; 0, as after any reset, is none. What comes inside that \
+         time waits for its end, and makes one interrupt. A new value counts from the vector's next interrupt on, 0 at \
+         once. |",
+        csr::IRQ_INTERVALS,
+        config::MSIX_VECTORS,
+    )
+    .expect("a string");
     for (offset, name) in [
         (csr::CMD_ARGS, "argument window"),
         (csr::CMD_RESULT, "result window"),

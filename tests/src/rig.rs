@@ -4,6 +4,7 @@
 //! the environment variable `MPRDMA_ENGINE` names (`rtl` or `model`), else the RTL.
 
 use anyhow::{bail, ensure, Context as _, Result};
+use mprdma_host::device::Device;
 use mprdma_host::memory::{Memory, PageSize};
 use mprdma_host::port::{Gid, Mac};
 use mprdma_host::verbs::{
@@ -160,6 +161,45 @@ fn gid(card: usize, ipv6: bool) -> Gid {
     })
 }
 
+impl Side {
+    /// Opens a card with these attributes and a MAC address of its own.
+    pub fn open(card: usize, device: Arc<dyn Device>, attr: &ContextAttr) -> Result<Self> {
+        let attr = ContextAttr {
+            mac: Some(mac(card)),
+            ..*attr
+        };
+        let context = Context::open(device, &attr)?;
+        let (pd, cq) = (context.alloc_pd()?, context.create_cq(4096)?);
+        Ok(Self { context, pd, cq })
+    }
+
+    /// Registers part of `memory`.
+    pub fn register(&self, memory: &Arc<Memory>, offset: usize, bytes: usize) -> Result<Mr> {
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        Ok(self.pd.register(memory, offset, bytes, access)?)
+    }
+}
+
+impl Pair {
+    /// Connects a queue pair of side `from` with one of side `to`.
+    pub fn between(sides: &[Side], from: usize, to: usize, attr: &PairAttr) -> Result<Self> {
+        let create = |side: &Side| {
+            side.pd.create_qp(&QpInitAttr {
+                send_cq: &side.cq,
+                recv_cq: &side.cq,
+                max_send_wr: attr.depth,
+                max_recv_wr: attr.depth,
+                mode: Mode::Mp,
+                path_mtu: Mtu::new(attr.mtu)?,
+            })
+        };
+        let (tx, rx) = (create(&sides[from])?, create(&sides[to])?);
+        let pair = Self { tx, rx, from, to };
+        Rig::connect(&pair, attr)?;
+        Ok(pair)
+    }
+}
+
 impl Rig {
     /// Builds the world and opens every card.
     pub fn new(scenario: &Scenario, options: &Options) -> Result<Self> {
@@ -171,15 +211,7 @@ impl Rig {
         let sim = InProcess::new(scenario, options)?;
         let cards = sim.stats().cards.len();
         let sides = (0..cards)
-            .map(|card| {
-                let attr = ContextAttr {
-                    mac: Some(mac(card)),
-                    ..*attr
-                };
-                let context = Context::open(Arc::new(sim.device(card)), &attr)?;
-                let (pd, cq) = (context.alloc_pd()?, context.create_cq(4096)?);
-                Ok(Side { context, pd, cq })
-            })
+            .map(|card| Side::open(card, Arc::new(sim.device(card)), attr))
             .collect::<Result<_>>()?;
         Ok(Self { sim, sides })
     }
@@ -204,20 +236,7 @@ impl Rig {
 
     /// Connects a queue pair of card `from` with one of card `to`.
     pub fn pair(&self, from: usize, to: usize, attr: &PairAttr) -> Result<Pair> {
-        let create = |side: &Side| {
-            side.pd.create_qp(&QpInitAttr {
-                send_cq: &side.cq,
-                recv_cq: &side.cq,
-                max_send_wr: attr.depth,
-                max_recv_wr: attr.depth,
-                mode: Mode::Mp,
-                path_mtu: Mtu::new(attr.mtu)?,
-            })
-        };
-        let (tx, rx) = (create(&self.sides[from])?, create(&self.sides[to])?);
-        let pair = Pair { tx, rx, from, to };
-        Self::connect(&pair, attr)?;
-        Ok(pair)
+        Pair::between(&self.sides, from, to, attr)
     }
 
     /// Takes both queue pairs from RESET to RTS.
@@ -263,10 +282,7 @@ impl Rig {
         offset: usize,
         bytes: usize,
     ) -> Result<Mr> {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        Ok(self.sides[card]
-            .pd
-            .register(memory, offset, bytes, access)?)
+        self.sides[card].register(memory, offset, bytes)
     }
 
     /// Waits until `count` completions are there, no longer than `limit` of simulated time.

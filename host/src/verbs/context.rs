@@ -34,6 +34,8 @@ pub struct ContextAttr {
     /// Hand out QPN 0 and 1 too. IBA reserves them for management (vol. 1, 3.5.10), which this card does not have; peers
     /// and analysers may take packets to them for management datagrams.
     pub reserved_qpns: bool,
+    /// Pages behind rings of at least half a page; shorter rings lie in ordinary pages.
+    pub ring_pages: PageSize,
 }
 
 impl Default for ContextAttr {
@@ -42,6 +44,7 @@ impl Default for ContextAttr {
             reset: true,
             mac: None,
             reserved_qpns: false,
+            ring_pages: PageSize::Small,
         }
     }
 }
@@ -60,6 +63,7 @@ pub(super) struct Inner {
     events: Mutex<EventQueue>,
     live: Mutex<Live>,
     failures: Arc<AtomicU32>,
+    ring_pages: PageSize,
 }
 
 /// Objects that events name by number.
@@ -114,6 +118,7 @@ impl Context {
             events: Mutex::new(events),
             live: Mutex::default(),
             failures: Arc::default(),
+            ring_pages: attr.ring_pages,
         };
         if let Some(mac) = attr.mac {
             inner.control.set_mac(mac)?;
@@ -371,7 +376,11 @@ impl Context {
 
     /// A ring of its own for an object of the card.
     pub(super) fn ring(&self, bytes: usize) -> Result<Mapping, Error> {
-        let memory = Arc::new(Memory::allocate(bytes, PageSize::Small)?);
+        let page = match self.0.ring_pages {
+            page if bytes >= page.bytes() / 2 => page,
+            _ => PageSize::Small,
+        };
+        let memory = Arc::new(Memory::allocate(bytes, page)?);
         Mapping::new(self.0.control.device(), memory, &self.0.iovas)
     }
 

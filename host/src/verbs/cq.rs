@@ -159,6 +159,12 @@ impl Cq {
         self.0.number.get()
     }
 
+    /// The MSI-X vector that its completions raise.
+    #[must_use]
+    pub fn vector(&self) -> usize {
+        self.0.vector
+    }
+
     /// Entries of the ring.
     #[must_use]
     pub fn capacity(&self) -> usize {
@@ -246,7 +252,8 @@ impl Cq {
         Ok(completions)
     }
 
-    /// Asks for an interrupt when the next completion comes that has not been polled yet (`ibv_req_notify_cq`).
+    /// Asks for one interrupt, when a completion comes that has not been polled yet (`ibv_req_notify_cq`). One that is
+    /// there already raises it at once, so nothing is missed between the last poll and this.
     ///
     /// # Errors
     /// A device error.
@@ -254,7 +261,8 @@ impl Cq {
         self.doorbell(csr::DB_CQ_ARM, &mut lock(&self.0.shared.position))
     }
 
-    /// Takes up to `limit` completions, waiting for the first by interrupt no longer than `timeout`.
+    /// Takes up to `limit` completions; while there is none the thread sleeps until the queue's interrupt, no longer than
+    /// `timeout` (`ibv_get_cq_event`).
     ///
     /// # Errors
     /// [`Error::Timeout`], or as [`poll`](Self::poll).

@@ -7,9 +7,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mprdma_spec::counter::Counter;
 use serde_json::Value;
 
 use crate::fake_card::Traits;
+use crate::huge::Reserved;
 use crate::served::{Directory, Rack};
 use crate::verbs::pattern;
 
@@ -584,6 +586,246 @@ fn parameters_and_telemetry(address: &str) {
     assert_eq!(trace["paths"].as_array().map(Vec::len), Some(0));
 }
 
+fn moderation_of_another_process(address: &str) {
+    let moderation = |args: &[&str]| {
+        let common = ["moderation", "-d", address, "--json"];
+        json(&run(&[&common, args].concat()))["interval_us"].to_string()
+    };
+    let off = "[0.0,0.0,0.0,0.0,0.0,0.0,0.0,0.0]";
+    assert_eq!(moderation(&[]), off);
+    let one = moderation(&["--vector", "2", "--interval-us", "50"]);
+    assert_eq!(
+        one, "[0.0,0.0,50.048,0.0,0.0,0.0,0.0,0.0]",
+        "whole ticks of 64 ns"
+    );
+    let info = run(&["info", "-d", address]);
+    let text = String::from_utf8_lossy(&info.stdout).into_owned();
+    for line in [
+        "completion_modes   polling, events",
+        "vectors            8",
+        "moderation_us      0.0, 0.0, 50.048, 0.0",
+        "hugepages          ",
+    ] {
+        assert!(
+            text.lines().any(|shown| shown.starts_with(line)),
+            "{line}: {text}"
+        );
+    }
+    let shown = run(&["moderation", "-d", address, "--vector", "2"]);
+    let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert_eq!(
+        text,
+        "vector 2        50.048 us\ninterrupts raised 0, held 0\n"
+    );
+    assert_eq!(moderation(&["--interval-us", "0"]), off);
+    for (text, args) in [
+        ("between 0 and 4194.24 us", &["--interval-us", "4195"][..]),
+        (
+            "it must lie between 0 and 7",
+            &["--interval-us", "1", "--vector", "8"],
+        ),
+        ("write microseconds", &["--interval-us", "fast"]),
+    ] {
+        let refused = run(&[&["moderation", "-d", address], args].concat());
+        let (code, error) = code_and_text(&refused);
+        assert!(
+            code == 2 && error.contains(text),
+            "{args:?}: {code}, {error}"
+        );
+    }
+}
+
+#[test]
+fn moderation_needs_somebody_who_has_the_card() {
+    let rack = Rack::new(1, Traits::default());
+    let address = rack.address(0);
+    let args = ["moderation", "-d", &address, "--interval-us", "5"];
+    let (code, text) = code_and_text(&run(&args));
+    assert!(
+        code == 3 && text.contains("give --moderation-us to that process"),
+        "{text}"
+    );
+    let mut holder = Background::start(&["hold", "-d", &address, "--moderation-us", "6.4"]);
+    holder.line("is held");
+    let shown = json(&run(&["moderation", "-d", &address, "--json"]));
+    assert_eq!(shown["interval_us"][7], 6.4);
+    holder.kill();
+    let shown = json(&run(&["info", "-d", &address, "--json"]));
+    assert_eq!(shown["moderation_us"][7], 0.0, "its end resets the card");
+}
+
+#[test]
+fn a_card_of_version_1_0_works_without_moderation() {
+    let rack = Rack::new(
+        1,
+        Traits {
+            version: 0x0001_0000,
+            ..Traits::default()
+        },
+    );
+    let address = rack.address(0);
+    let info = json(&run(&["info", "-d", &address, "--json"]));
+    assert_eq!(
+        (info["version"].as_str(), info["moderation_us"].to_string()),
+        (Some("1.0"), "[]".to_owned())
+    );
+    let args = ["hold", "-d", &address, "--seconds", "0"];
+    assert_eq!(code_and_text(&run(&args)).0, 0);
+    let (code, text) = code_and_text(&run(&[&args[..], &["--moderation-us", "5"]].concat()));
+    assert!(
+        code == 3 && text.contains("this card cannot moderate interrupts"),
+        "{text}"
+    );
+}
+
+#[test]
+fn transfers_by_events_arrive_whole() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    let (from, to) = (files.path("from"), files.path("to"));
+    fs::write(&from, pattern(8, 3_000_001)).unwrap();
+    let both = ["-e", "--moderation-us", "20"];
+    let transfer = Transfer {
+        rack: &rack,
+        sender: &both,
+        receiver: &both,
+    };
+    let started = Instant::now();
+    let (received, sent) = transfer.run(&from, &to);
+    let wall = started.elapsed();
+    assert_eq!(received.0, 0, "{}", received.2);
+    let received: Value = serde_json::from_str(&received.1).unwrap();
+    assert_eq!(fs::read(&to).unwrap(), fs::read(&from).unwrap());
+    for result in [&received, &json(&sent)] {
+        assert_eq!(result["completion_mode"], "events");
+        // Completions of 12 chunks, and one look each 20 ms.
+        let limit = 12 + wall.as_millis() as u64 / 20 + 2;
+        let looks = result["looks"].as_u64().unwrap();
+        assert!(
+            looks > 0 && looks <= limit,
+            "{looks} looks, at most {limit}"
+        );
+    }
+}
+
+#[test]
+fn bandwidth_by_events() {
+    let rack = Rack::new(2, Traits::default());
+    let (a, b) = (rack.address(0), rack.address(1));
+    let server = [
+        "bench",
+        "write-bw",
+        "-d",
+        &b,
+        "-p",
+        "0",
+        "--bind",
+        "127.0.0.1",
+    ];
+    let mut server = Background::start(&server);
+    let port = server.port();
+    let args = [
+        "bench",
+        "write-bw",
+        "-d",
+        &a,
+        "-p",
+        &port,
+        "-n",
+        "200",
+        "-t",
+        "16",
+        "--events",
+        "--json",
+        "127.0.0.1",
+    ];
+    let started = Instant::now();
+    let result = json(&run(&args));
+    assert_eq!(server.end().0, 0);
+    assert_eq!(
+        (
+            result["completion_mode"].as_str(),
+            result["results"][0]["iterations"].as_u64()
+        ),
+        (Some("events"), Some(200))
+    );
+    let limit = 200 + started.elapsed().as_millis() as u64 / 20 + 2;
+    assert!(result["looks"].as_u64().unwrap() <= limit, "{result}");
+}
+
+#[test]
+fn transfers_through_huge_pages() {
+    let rack = Rack::new(2, Traits::default());
+    let files = Directory::new();
+    let (from, to) = (files.path("from"), files.path("to"));
+    fs::write(&from, pattern(9, 3_000_001)).unwrap();
+    let both = ["--hugepages", "2M"];
+    let transfer = Transfer {
+        rack: &rack,
+        sender: &both,
+        receiver: &both,
+    };
+    // Two for each side.
+    let Some(reserved) = Reserved::or_skip(4) else {
+        return;
+    };
+    let (received, sent) = transfer.run(&from, &to);
+    assert_eq!(received.0, 0, "{}", received.2);
+    let received: Value = serde_json::from_str(&received.1).unwrap();
+    assert_eq!(fs::read(&to).unwrap(), fs::read(&from).unwrap());
+    for result in [&received, &json(&sent)] {
+        assert_eq!(result["buffer_page_bytes"], 2 << 20);
+    }
+    let info = json(&run(&["info", "-d", &rack.address(0), "--json"]));
+    assert_eq!(info["hugepages"]["2M"]["free"], reserved.free());
+    // As many pages as there are, and one more.
+    let bench = |pages: u64| {
+        let (a, b) = (rack.address(0), rack.address(1));
+        let server = [
+            "bench",
+            "write-bw",
+            "-d",
+            &b,
+            "-p",
+            "0",
+            "--bind",
+            "127.0.0.1",
+        ];
+        let mut server = Background::start(&server);
+        let (port, size) = (server.port(), format!("{}M", 2 * pages));
+        let client = [
+            "bench",
+            "write-bw",
+            "-d",
+            &a,
+            "-p",
+            &port,
+            "-n",
+            "3",
+            "-s",
+            &size,
+            "--json",
+            "127.0.0.1",
+        ];
+        (run(&[&client[..], &both].concat()), server.end())
+    };
+    let free = reserved.free();
+    let (client, _) = bench(free);
+    assert_eq!(json(&client)["buffer_page_bytes"], 2 << 20);
+    let (client, (code, _, error)) = bench(free + 1);
+    let text = String::from_utf8_lossy(&client.stdout);
+    let wanted = format!("{} needed, {free} of", free + 1);
+    assert_eq!(client.status.code(), Some(1), "{text}");
+    assert!(
+        text.contains(&wanted) && text.contains("nr_hugepages"),
+        "{text}"
+    );
+    assert!(
+        code == 4 && error.contains(&wanted),
+        "the peer hears why: {code} {error}"
+    );
+}
+
 #[test]
 fn operators_see_and_change_what_another_process_has() {
     let rack = Rack::new(1, Traits::default());
@@ -601,7 +843,7 @@ fn operators_see_and_change_what_another_process_has() {
     );
     assert_eq!(
         (info["qps"].as_u64(), info["version"].as_str()),
-        (Some(1024), Some("1.0"))
+        (Some(1024), Some("1.1"))
     );
     assert_eq!(
         (info["mac"].as_str(), info["ipv4"].as_str()),
@@ -626,6 +868,7 @@ fn operators_see_and_change_what_another_process_has() {
         (Some("INIT"), Some(16.5))
     );
     parameters_and_telemetry(&address);
+    moderation_of_another_process(&address);
     let (code, text) = code_and_text(&run(&["qp", "show", "9", "-d", &address]));
     assert!(
         code == 3 && text.contains("there is no such object"),
@@ -639,7 +882,7 @@ fn operators_see_and_change_what_another_process_has() {
             stats["tx_frames"].as_u64(),
             stats.as_object().unwrap().len()
         ),
-        (Some(0), 34)
+        (Some(0), Counter::ALL.len())
     );
     let made = json(&run(&[
         "qp",
@@ -705,7 +948,7 @@ fn wrong_arguments_and_devices_have_their_exit_codes() {
     let good = rack.address(0);
     let none = format!("{good}.not");
     let file = "/nonexistent/file";
-    let cases: [(i32, &str, &[&str]); 17] = [
+    let cases: [(i32, &str, &[&str]); 18] = [
         (2, "Usage", &[]),
         (2, "unrecognized subcommand", &["fly"]),
         (2, "is no device address", &["info", "-d", "nic0"]),
@@ -748,6 +991,11 @@ fn wrong_arguments_and_devices_have_their_exit_codes() {
             2,
             "does not go with",
             &["bench", "write-bw", "-d", &good, "--ip", "fd00::1"],
+        ),
+        (
+            2,
+            "possible values: 2M, 1G",
+            &["bench", "write-bw", "-d", &good, "--hugepages", "4M"],
         ),
         (
             2,
@@ -802,7 +1050,7 @@ fn a_card_of_another_version_is_refused() {
     );
     let (code, text) = code_and_text(&run(&["info", "-d", &rack.address(0)]));
     assert!(
-        code == 3 && text.contains("the card speaks version 7.0, the driver 1.0"),
+        code == 3 && text.contains("the card speaks version 7.0, the driver 1.1"),
         "{text}"
     );
 }

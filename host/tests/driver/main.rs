@@ -3,6 +3,8 @@
 
 mod cli;
 mod fake_card;
+#[path = "../../../tests/src/huge.rs"]
+mod huge;
 mod rings;
 mod served;
 mod telemetry;

@@ -1,11 +1,12 @@
 //! Fake cards behind real vfio-user sockets, and the backend against them.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,24 @@ impl Drop for Directory {
     }
 }
 
+/// The clients' eventfds by card and vector.
+type Wires = Arc<Mutex<HashMap<(usize, usize), File>>>;
+
+/// Signals what the cards of `fabric` have raised, but for vectors that no client has wired.
+fn signal(fabric: &mut Fabric, wires: &Wires) {
+    let wires = wires.lock().unwrap();
+    for (number, card) in fabric.cards.iter_mut().enumerate() {
+        card.raised.retain(|vector| {
+            let Some(mut event) = wires.get(&(number, *vector)) else {
+                return true;
+            };
+            // A client that is gone does not mind.
+            let _ = event.write_all(&1u64.to_ne_bytes());
+            false
+        });
+    }
+}
+
 /// Cards at `nic0.sock`, `nic1.sock`, ... of a directory, with their port descriptions.
 pub struct Rack {
     pub directory: Directory,
@@ -64,17 +83,24 @@ impl Rack {
             directory: Directory::new(),
             fabric: Fabric::new(cards, traits),
         };
+        let wires = Wires::default();
         for card in 0..cards {
             let number = card + 1;
             let text = format!(
                 r#"{{"card": {card}, "mac": "02:00:00:00:00:{number:02x}", "ipv4": "10.0.0.{number}", "ipv6": "fd00::{number}", "link_gbps": 100.0}}"#
             );
             fs::write(rack.directory.path(&format!("nic{card}.json")), text).unwrap();
-            serve(&rack.socket(card), &rack.fabric, card);
+            serve(&rack.socket(card), &rack.fabric, &wires, card);
         }
         let fabric = Arc::clone(&rack.fabric);
         thread::spawn(move || loop {
-            if !fabric.lock().unwrap().step() {
+            let busy = {
+                let mut fabric = fabric.lock().unwrap();
+                let busy = fabric.step();
+                signal(&mut fabric, &wires);
+                busy
+            };
+            if !busy {
                 thread::sleep(Duration::from_micros(100));
             }
         });
@@ -105,6 +131,7 @@ impl Rack {
 
 struct Backend {
     fabric: Shared,
+    wires: Wires,
     card: usize,
 }
 
@@ -164,27 +191,15 @@ impl ServerBackend for Backend {
         fds: Vec<File>,
     ) -> io::Result<()> {
         assert!(index == VFIO_PCI_MSIX_IRQ_INDEX && flags & VFIO_IRQ_SET_DATA_EVENTFD != 0);
-        let (fabric, card, vector) = (Arc::clone(&self.fabric), self.card, start as usize);
-        let Some(mut event) = fds.into_iter().next() else {
-            return Ok(());
-        };
-        thread::spawn(move || loop {
-            let raised = {
-                let raised = &mut fabric.lock().unwrap().cards[card].raised;
-                let before = raised.len();
-                raised.retain(|other| *other != vector);
-                before != raised.len()
-            };
-            if raised && event.write_all(&1u64.to_ne_bytes()).is_err() {
-                return;
-            }
-            thread::sleep(Duration::from_micros(200));
-        });
+        if let Some(event) = fds.into_iter().next() {
+            let wire = (self.card, start as usize);
+            self.wires.lock().unwrap().insert(wire, event);
+        }
         Ok(())
     }
 }
 
-fn serve(path: &Path, fabric: &Shared, card: usize) {
+fn serve(path: &Path, fabric: &Shared, wires: &Wires, card: usize) {
     let irqs = (0..5)
         .map(|index| {
             let count = if index == VFIO_PCI_MSIX_IRQ_INDEX {
@@ -219,6 +234,7 @@ fn serve(path: &Path, fabric: &Shared, card: usize) {
     let server = Server::new(path, true, irqs, regions).unwrap();
     let mut backend = Backend {
         fabric: Arc::clone(fabric),
+        wires: Arc::clone(wires),
         card,
     };
     thread::spawn(move || loop {
@@ -446,7 +462,7 @@ fn cards_that_do_not_fit_are_named() {
     })
     .to_string();
     assert!(
-        error.contains("the card speaks version 2.3, the driver 1.0: update the driver"),
+        error.contains("the card speaks version 2.3, the driver 1.1: update the driver"),
         "{error}"
     );
 }

@@ -4,6 +4,7 @@ use super::control::counters::Events;
 use super::control::Registers;
 use super::cq_writer::CqWriter;
 use super::eq_writer::EqWriter;
+use super::moderator::Moderator;
 use super::mr_table::MrTable;
 use super::place::Place;
 use super::receiver::ReceiverEngine;
@@ -110,6 +111,7 @@ block! {
             cq_writer: CqWriter<CQW> = CqWriter::default(),
             eq_writer: EqWriter = EqWriter::default(),
             dma_write: DmaWrite = DmaWrite::default(),
+            moderator: Moderator = Moderator::default(),
             errors: Arbiter3<QpError> = Arbiter3::default(),
             telemetry: Telemetry<QPW> = Telemetry::default(),
         }
@@ -190,6 +192,7 @@ impl<
             cq_writer,
             eq_writer,
             dma_write,
+            moderator,
             telemetry
         );
         comment!("a soft reset holds everything but the registers");
@@ -210,6 +213,7 @@ impl<
         self.cq_writer.reset.next = self.hold.q.val();
         self.eq_writer.reset.next = self.hold.q.val();
         self.dma_write.reset.next = self.hold.q.val();
+        self.moderator.reset.next = self.hold.q.val();
         self.errors.reset.next = self.hold.q.val();
         self.telemetry.reset.next = self.hold.q.val();
 
@@ -293,6 +297,7 @@ impl<
             | self.cq_writer.busy.val()
             | self.eq_writer.busy.val()
             | self.dma_write.busy.val()
+            | self.moderator.busy.val()
             | self.telemetry.busy.val();
         self.registers.working.next = self.is_busy.q.val();
         self.busy.next = self.is_busy.q.val() | self.registers.busy.val();
@@ -490,9 +495,15 @@ impl<
         self.m_wr_eop.next = self.dma_write.m_wr_eop.val();
         self.m_wr_valid.next = self.dma_write.m_wr_valid.val();
         self.dma_write.m_wr_ready.next = self.m_wr_ready.val();
-        self.m_irq_vector.next = self.dma_write.m_irq_vector.val();
-        self.m_irq_valid.next = self.dma_write.m_irq_valid.val();
-        self.dma_write.m_irq_ready.next = self.m_irq_ready.val();
+        for i in 0..8 {
+            self.moderator.interval[i].next = self.registers.interval[i].val();
+        }
+        self.moderator.irq.next = self.dma_write.m_irq_vector.val();
+        self.moderator.irq_valid.next = self.dma_write.m_irq_valid.val();
+        self.dma_write.m_irq_ready.next = self.moderator.irq_ready.val();
+        self.m_irq_vector.next = self.moderator.m_irq_vector.val();
+        self.m_irq_valid.next = self.moderator.m_irq_valid.val();
+        self.moderator.m_irq_ready.next = self.m_irq_ready.val();
 
         comment!("the port");
         self.m_axis_tx_tdata.next = self.tx_build.m_axis_tx_tdata.val();
@@ -550,6 +561,8 @@ impl<
         self.events.next.cq_overflows = self.cq_writer.cnt_overflow.val();
         self.events.next.dma_read_errors = self.tx_build.cnt_dma_read_errors.val();
         self.events.next.messages_completed = self.tx_complete.cnt_completed.val();
+        self.events.next.interrupts_raised = self.moderator.cnt_raised.val();
+        self.events.next.interrupts_held = self.moderator.cnt_held.val();
         self.registers.events.next = self.events.val();
     }
 }

@@ -5,6 +5,7 @@ pub mod cq_writer;
 pub mod eq_writer;
 pub mod headers;
 pub mod layouts;
+pub mod moderator;
 pub mod mr_table;
 pub mod place;
 pub mod receiver;

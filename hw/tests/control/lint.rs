@@ -4,6 +4,7 @@ use mprdma_hw::lint::lint;
 use mprdma_hw::nic::control::Registers;
 use mprdma_hw::nic::cq_writer::CqWriter;
 use mprdma_hw::nic::eq_writer::EqWriter;
+use mprdma_hw::nic::moderator::Moderator;
 use mprdma_hw::nic::mr_table::MrTable;
 use mprdma_hw::with_big_stack;
 use rust_hdl_core::prelude::*;
@@ -30,6 +31,11 @@ fn cq_writer() {
 #[test]
 fn eq_writer() {
     clean(EqWriter::default, "eq_writer");
+}
+
+#[test]
+fn moderator() {
+    clean(Moderator::default, "moderator");
 }
 
 #[test]

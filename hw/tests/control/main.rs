@@ -3,6 +3,7 @@
 mod cq_writer;
 mod eq_writer;
 mod lint;
+mod moderator;
 mod mr_table;
 mod registers;
 mod simulators;

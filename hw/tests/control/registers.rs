@@ -106,6 +106,29 @@ fn identifies_itself() {
 }
 
 #[test]
+fn every_vector_has_its_interval_until_a_reset() {
+    let mut card = start();
+    let at = |vector: u32| csr::IRQ_INTERVALS + 4 * vector;
+    for vector in 0..8 {
+        assert_eq!(axil_read(&mut card, at(vector)), 0);
+        axil_write(&mut card, at(vector), 0x00a5_8001 + vector);
+    }
+    axil_write(&mut card, at(8), 0x1111);
+    for vector in 0..8 {
+        let expected = 0x8001 + vector;
+        assert_eq!(axil_read(&mut card, at(vector)), expected, "16 bits");
+        let port = format!("interval_{vector}");
+        assert_eq!(card.outputs().get(&port), u64::from(expected));
+    }
+    assert_eq!(axil_read(&mut card, at(8)), 0, "there are eight");
+    axil_write(&mut card, csr::CONTROL, csr::CONTROL_RESET);
+    run(&mut card, 20);
+    for vector in 0..8 {
+        assert_eq!(axil_read(&mut card, at(vector)), 0);
+    }
+}
+
+#[test]
 fn clocks_run() {
     let mut card = start();
     let (tick, cycles) = (

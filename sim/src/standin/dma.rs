@@ -102,15 +102,20 @@ impl Dma {
         let packets = blocks(addr, length, WRITE_BLOCK);
         counters.writes += packets;
         counters.write_bytes += length;
-        let on_bus = self.write_time(length, packets);
-        self.writes_done = self.writes_done.max(now) + on_bus;
+        let takes = self.write_time(length, packets);
+        self.writes_done = self.on_bus(now) + takes;
         self.post(Posted::Write { addr, bytes })
+    }
+
+    /// When what is posted now begins to leave.
+    pub(super) fn on_bus(&self, now: Ps) -> Ps {
+        self.writes_done.max(now)
     }
 
     /// Posts an interrupt behind the writes before it. Says when it is raised.
     pub(super) fn interrupt(&mut self, now: Ps, vector: u8, counters: &mut PcieCounters) -> Ps {
         counters.interrupts += 1;
-        self.writes_done = self.writes_done.max(now);
+        self.writes_done = self.on_bus(now);
         self.post(Posted::Interrupt(vector))
     }
 

@@ -37,6 +37,8 @@ pub(super) enum Event {
     Build,
     /// Every frame of a destroyed queue pair has left.
     TransmitMarker,
+    /// A vector may interrupt again.
+    IntervalEnds(u8),
     /// The burst timer of a queue pair fires.
     Burst(u16),
     /// The retransmission timer of a queue pair fires.

@@ -7,7 +7,7 @@
 //! and differs in the last hundred nanoseconds, but not in what is delivered, completed or refused.
 //!
 //! ```text
-//!  registers --> fetch --> complete --> queues --> dma
+//!  registers --> fetch --> complete --> queues --> moderator --> dma
 //!      |           |          ^
 //!   commands     sender ------+
 //!                  |  ^
@@ -22,6 +22,7 @@ mod dma;
 mod events;
 mod fetch;
 mod frames;
+mod moderator;
 mod parse;
 mod port;
 mod queues;
@@ -46,6 +47,7 @@ use dma::Dma;
 use events::{Event, Events};
 use fetch::{Fetch, SendQueue};
 use frames::Peer;
+use moderator::Moderator;
 use mprdma_model::receiver::ReceiverContext;
 use mprdma_model::sender::SenderContext;
 use mprdma_spec::config::Config;
@@ -88,6 +90,7 @@ struct Tables {
     qps: Vec<QueuePair>,
     cqs: Vec<CompletionQueue>,
     eq: EventQueue,
+    moderator: Moderator,
     regions: Vec<Region>,
     fetch: Fetch,
     transmit: Transmit,
@@ -107,6 +110,7 @@ impl Tables {
             qps: vec![QueuePair::default(); 1 << config.qp_log2],
             cqs: vec![CompletionQueue::default(); 1 << config.cq_log2],
             eq: EventQueue::default(),
+            moderator: Moderator::default(),
             regions: vec![Region::default(); 1 << config.mr_log2],
             fetch: Fetch::default(),
             transmit: Transmit::default(),
@@ -222,6 +226,7 @@ impl StandIn {
             Event::Payload { packet, fails } => self.payload(packet, fails),
             Event::Build => self.builder_is_free(),
             Event::TransmitMarker => self.transmit_marker(),
+            Event::IntervalEnds(vector) => self.interval_ends(vector),
             Event::Burst(qpn) => self.burst(qpn),
             Event::Timeout(qpn) => {
                 self.sender_event(qpn, &mprdma_model::sender::SenderEvent::Timeout);
@@ -232,12 +237,6 @@ impl StandIn {
     /// Posts a write to host memory.
     fn write(&mut self, addr: u64, bytes: Vec<u8>) {
         let at = self.dma.write(self.now, addr, bytes, &mut self.stats.pcie);
-        self.schedule(at, Event::Posted);
-    }
-
-    /// Posts an interrupt behind the writes before it.
-    fn interrupt(&mut self, vector: u8) {
-        let at = self.dma.interrupt(self.now, vector, &mut self.stats.pcie);
         self.schedule(at, Event::Posted);
     }
 }

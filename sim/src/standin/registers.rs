@@ -13,6 +13,8 @@ use std::sync::mpsc::SyncSender;
 const WINDOW_WORDS: usize = csr::CMD_WINDOW_BYTES as usize / 4;
 /// Bytes of the counters' registers.
 const COUNTER_BYTES: u32 = 8 * Counter::ALL.len() as u32;
+/// Behind the last interval register.
+const IRQ_INTERVALS_END: u32 = csr::IRQ_INTERVALS + csr::IRQ_INTERVAL_BYTES;
 
 /// What only a hard reset clears.
 pub(super) struct Registers {
@@ -145,6 +147,10 @@ impl StandIn {
             csr::MAC_LO => self.registers.mac[..4].copy_from_slice(&value.to_le_bytes()),
             csr::MAC_HI => self.registers.mac[4..].copy_from_slice(&value.to_le_bytes()[..2]),
             csr::CMD_OPCODE => self.start_command(value as u8),
+            csr::IRQ_INTERVALS..IRQ_INTERVALS_END => {
+                let vector = (offset - csr::IRQ_INTERVALS) as usize / 4;
+                self.set_interval(vector, value as u16);
+            }
             csr::CMD_ARGS..csr::CMD_RESULT => {
                 let at = (offset - csr::CMD_ARGS) as usize / 4 * 4;
                 self.registers.arguments[at..at + 4].copy_from_slice(&value.to_le_bytes());
@@ -205,6 +211,10 @@ impl StandIn {
                 cycles as u32
             }
             csr::CYCLES_HI => registers.cycles_high,
+            csr::IRQ_INTERVALS..IRQ_INTERVALS_END => {
+                let vector = (offset - csr::IRQ_INTERVALS) as usize / 4;
+                self.tables.moderator.interval(vector).into()
+            }
             csr::CMD_ARGS..csr::CMD_RESULT => {
                 word(&registers.arguments, (offset - csr::CMD_ARGS) as usize / 4)
             }

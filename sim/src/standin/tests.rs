@@ -327,3 +327,50 @@ fn an_idle_card_says_so() {
     lab.frame(write(0, &[1; 64], true));
     assert!(lab.card.active_at() > before);
 }
+
+/// An arm behind the card's index interrupts at once.
+#[test]
+fn interrupts_keep_their_distance() {
+    let mut lab = Lab::new();
+    let mut cq = [0; cq_image::BYTES];
+    cq_image::LOG2.set(&mut cq, 4);
+    cq_image::VECTOR.set(&mut cq, 5);
+    assert_eq!(lab.command(Opcode::CreateCq, &cq), 0);
+    let arm = csr::CQ_DOORBELLS + csr::DB_CQ_ARM;
+    let interval = csr::IRQ_INTERVALS + 4 * 5;
+    lab.write(arm, 1);
+    lab.write(arm, 1);
+    assert_eq!(lab.counter(Counter::InterruptsRaised), 2, "not moderated");
+    lab.write(interval, 0xa_0000 + 1000);
+    assert_eq!(lab.read(interval), 1000);
+    assert_eq!(lab.read(interval + 4), 0);
+    for _ in 0..3 {
+        lab.write(arm, 1);
+    }
+    assert_eq!(lab.counter(Counter::InterruptsRaised), 3);
+    lab.run(60 * US);
+    assert_eq!(lab.counter(Counter::InterruptsRaised), 3);
+    lab.run(4 * US);
+    assert_eq!(
+        lab.counter(Counter::InterruptsRaised),
+        4,
+        "after 64 us, once"
+    );
+    assert_eq!(lab.counter(Counter::InterruptsHeld), 2);
+    assert_eq!(lab.card.stats().pcie.interrupts, 4);
+    // None ends it at once.
+    lab.write(arm, 1);
+    assert_eq!(lab.counter(Counter::InterruptsRaised), 4);
+    lab.write(interval, 0);
+    assert_eq!(lab.counter(Counter::InterruptsRaised), 5);
+    lab.run(200 * US);
+    assert_eq!(lab.counter(Counter::InterruptsRaised), 5);
+    // A reset forgets what waits.
+    lab.write(interval, 1000);
+    lab.write(arm, 1);
+    lab.write(arm, 1);
+    lab.write(csr::CONTROL, csr::CONTROL_RESET);
+    lab.run(200 * US);
+    assert_eq!(lab.read(interval), 0);
+    assert_eq!(lab.card.stats().pcie.interrupts, 6);
+}

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgAction, Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use mprdma_host::address::{Address, PciAddress};
 use mprdma_host::exchange::DEFAULT_PORT;
+use mprdma_host::memory::PageSize;
 use mprdma_host::port::Mac;
 use mprdma_host::verbs::RtsAttr;
 use mprdma_host::verbs::{Mode, Vlan};
@@ -39,6 +40,8 @@ pub enum Command {
     Stats(Stats),
     /// Looks at, makes and removes queue pairs.
     Qp(Qp),
+    /// Shows the least time between two interrupts of each MSI-X vector, or sets it.
+    Moderation(Moderation),
     /// Gives a PCI function to vfio-pci, so that the other commands can open it. Needs root.
     Bind(Function),
     /// Takes a PCI function from vfio-pci and gives it back to the driver that had it. Needs root.
@@ -98,6 +101,18 @@ pub struct Stats {
     /// Leaves out counters that are zero.
     #[arg(long)]
     pub nonzero: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Moderation {
+    #[command(flatten)]
+    pub device: OneDevice,
+    /// One vector; without it all of them.
+    #[arg(long, value_name = "N")]
+    pub vector: Option<usize>,
+    /// Sets the interval, in microseconds: 0 (off) to 4194.24. It holds until the process that has the card ends.
+    #[arg(long, value_name = "US", value_parser = microseconds)]
+    pub interval_us: Option<Duration>,
 }
 
 #[derive(Debug, Args)]
@@ -180,10 +195,50 @@ pub struct Shape {
     pub tuning: Tuning,
 }
 
+/// Sizes of huge pages.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum HugePages {
+    #[value(name = "2M")]
+    Huge2M,
+    #[value(name = "1G")]
+    Huge1G,
+}
+
+impl HugePages {
+    pub const fn page(self) -> PageSize {
+        match self {
+            Self::Huge2M => PageSize::Huge2M,
+            Self::Huge1G => PageSize::Huge1G,
+        }
+    }
+}
+
+/// How this process uses the card.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Host {
+    /// Uses huge pages for buffers, and for rings that fill at least half of one.
+    #[arg(long, value_name = "SIZE", value_enum)]
+    pub hugepages: Option<HugePages>,
+    /// Least time between two interrupts of a vector, in microseconds: 0 (off) to 4194.24.
+    #[arg(long, value_name = "US", value_parser = microseconds)]
+    pub moderation_us: Option<Duration>,
+}
+
+impl Host {
+    pub const fn pages(&self) -> PageSize {
+        match self.hugepages {
+            None => PageSize::Small,
+            Some(size) => size.page(),
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Hold {
     #[command(flatten)]
     pub device: OneDevice,
+    #[command(flatten)]
+    pub setup: Host,
     /// Gives the card up after so many seconds; without it, at SIGINT or SIGTERM.
     #[arg(long, value_name = "SECONDS")]
     pub seconds: Option<u64>,
@@ -282,6 +337,11 @@ pub struct SendFile {
     pub exchange: Exchange,
     #[command(flatten)]
     pub path: Path,
+    #[command(flatten)]
+    pub setup: Host,
+    /// Sleeps until the card interrupts instead of polling for completions.
+    #[arg(short, long)]
+    pub events: bool,
     /// Bytes of one WRITE, with an optional suffix K, M or G.
     #[arg(long, default_value = "256K", value_parser = bytes)]
     pub chunk: u64,
@@ -300,6 +360,11 @@ pub struct RecvFile {
     pub exchange: Exchange,
     #[command(flatten)]
     pub path: Path,
+    #[command(flatten)]
+    pub setup: Host,
+    /// Sleeps until the card interrupts instead of polling for completions.
+    #[arg(short, long)]
+    pub events: bool,
     /// Writes over an existing file.
     #[arg(short, long)]
     pub force: bool,
@@ -309,9 +374,6 @@ pub struct RecvFile {
     /// Puts the data this many bytes behind the start of a page, to try alignments.
     #[arg(long, default_value_t = 0)]
     pub buffer_offset: usize,
-    /// Uses huge pages for the buffer: 2M or 1G.
-    #[arg(long, value_name = "SIZE", value_parser = ["2M", "1G"])]
-    pub hugepages: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -324,6 +386,11 @@ pub struct WriteBw {
     pub exchange: Exchange,
     #[command(flatten)]
     pub path: Path,
+    #[command(flatten)]
+    pub setup: Host,
+    /// Sleeps until the card interrupts instead of polling for completions.
+    #[arg(short, long)]
+    pub events: bool,
     /// Bytes of one message, with an optional suffix K, M or G.
     #[arg(short, long, default_value = "65536", value_parser = bytes, conflicts_with = "all")]
     pub size: u64,
@@ -392,6 +459,15 @@ fn duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "write a time, as 10, 5ms, 500us".to_owned())
 }
 
+/// Microseconds, perhaps with a fraction.
+fn microseconds(text: &str) -> Result<Duration, String> {
+    let number = text.parse::<f64>().ok();
+    number
+        .filter(|number| (0.0..=1e9).contains(number))
+        .map(|number| Duration::from_nanos((number * 1e3).ceil() as u64))
+        .ok_or_else(|| "write microseconds, as 50 or 12.5; 0 is off".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -411,6 +487,11 @@ mod tests {
         );
         for bad in ["", "K", "-1", "1.5", "99999999999999999999G", "é"] {
             assert!(bytes(bad).is_err(), "{bad}");
+        }
+        assert_eq!(microseconds("12.5"), Ok(Duration::from_nanos(12_500)));
+        assert_eq!(microseconds("0"), Ok(Duration::ZERO));
+        for bad in ["", "-1", "nan", "inf", "50us"] {
+            assert!(microseconds(bad).is_err(), "{bad}");
         }
         assert_eq!(duration("500us"), Ok(Duration::from_micros(500)));
         assert_eq!(duration("10"), Ok(Duration::from_secs(10)));

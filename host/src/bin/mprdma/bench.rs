@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use mprdma_host::exchange::{Endpoint, Region};
-use mprdma_host::memory::{Memory, PageSize};
+use mprdma_host::memory::Memory;
 use mprdma_host::verbs::{Access, Mr, SendFlags, SendWr};
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::params::MAX_MESSAGE;
@@ -64,9 +64,10 @@ pub fn write_bw(args: &WriteBw, report: &Report) -> Result<()> {
         "mprdma bench write-bw (server)"
     };
     let hello = hello(SERVICE, &args.path, args.qp)?;
-    let opened = Opened::new(&args.device, &args.path, role)?;
+    let opened = Opened::new(&args.device, &args.path, &args.setup, role)?;
     let talk = Talk::new(meet(&args.exchange, args.host.as_deref(), &hello, report)?);
-    let mut session = Session::new(opened, talk, &args.path, args.qp, args.tx_depth, 1)?;
+    let mut session =
+        Session::new(opened, talk, &args.path, args.qp, args.tx_depth, 1)?.by_events(args.events);
     let lines = if args.host.is_some() {
         client(args, &mut session, report)
     } else {
@@ -81,7 +82,15 @@ pub fn write_bw(args: &WriteBw, report: &Report) -> Result<()> {
         return Ok(());
     }
     report.result(
-        &json!({ "ok": true, "mtu": args.path.mtu, "qps": args.qp, "results": lines }),
+        &json!({
+            "ok": true,
+            "mtu": args.path.mtu,
+            "qps": args.qp,
+            "completion_mode": session.mode(),
+            "looks": session.looks,
+            "buffer_page_bytes": args.setup.pages().bytes(),
+            "results": lines,
+        }),
         |_| (),
     )
 }
@@ -114,7 +123,7 @@ fn client(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<
         .max()
         .map_or(PAGE, |bytes| bytes.next_multiple_of(PAGE));
     session.talk.say(&Plan { slot })?;
-    let mr = region(session, slot, args.qp)?;
+    let mr = region(args, session, slot)?;
     let peer = session.connect(Region {
         rkey: mr.rkey(),
         addr: mr.addr(),
@@ -147,7 +156,7 @@ fn server(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<
             Failure::OutOfTurn(format!("the peer wants a buffer of {} bytes", plan.slot)).into(),
         );
     }
-    let mr = region(session, plan.slot, args.qp)?;
+    let mr = region(args, session, plan.slot)?;
     let peer = session.connect(Region {
         rkey: mr.rkey(),
         addr: mr.addr(),
@@ -168,12 +177,12 @@ fn server(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<
 }
 
 /// One slot for each queue pair.
-fn region(session: &Session, slot: u64, qps: usize) -> Result<Mr> {
+fn region(args: &WriteBw, session: &Session, slot: u64) -> Result<Mr> {
     let bytes = usize::try_from(slot)
         .ok()
-        .and_then(|slot| slot.checked_mul(qps));
+        .and_then(|slot| slot.checked_mul(args.qp));
     let bytes = bytes.ok_or_else(|| usage("--size times --qp does not fit into memory"))?;
-    let memory = Arc::new(Memory::allocate(bytes, PageSize::Small)?);
+    let memory = Arc::new(Memory::allocate(bytes, args.setup.pages())?);
     Ok(session.pd.register(
         &memory,
         0,
@@ -297,6 +306,7 @@ fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
     setting("Mtu", &format!("{}[B]", args.path.mtu));
     setting("Link type", "Ethernet");
     setting("Virtual paths", &args.path.tuning.vp_count.to_string());
+    setting("Completions", session.mode());
     setting("Data ex. method", "Ethernet");
     rule();
     for (qp, (number, psn)) in session.qps.iter().zip(&peer.qps) {

@@ -8,6 +8,7 @@ use mprdma_host::exchange::{Channel, Endpoint, ExchangeError, Hello, Listener, R
 use mprdma_host::verbs::{
     Access, AddressHandle, Cq, InitAttr, Mtu, Pd, Qp, QpInitAttr, RtrAttr, Wc,
 };
+use mprdma_host::Error;
 use mprdma_spec::status::WcStatus;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ use crate::report::Report;
 const STEP: Duration = Duration::from_secs(60);
 /// Pause between two looks at the TCP connection while work is outstanding.
 const GLANCE: Duration = Duration::from_millis(20);
+
+/// Completions taken at a time.
+const BATCH: usize = 256;
 
 /// A message that either side may send at any time.
 #[derive(Debug, Serialize, Deserialize)]
@@ -70,6 +74,10 @@ pub struct Session {
     pub pd: Pd,
     pub opened: Opened,
     pub talk: Talk,
+    /// Times that it looked for completions.
+    pub looks: u64,
+    /// Sleeps between them until the card interrupts.
+    events: bool,
     path: Path,
     psns: Vec<u32>,
 }
@@ -106,9 +114,26 @@ impl Session {
             pd,
             opened,
             talk,
+            looks: 0,
+            events: false,
             path: path.clone(),
             psns,
         })
+    }
+
+    /// Waits for completions by interrupt, if so asked, instead of polling.
+    pub const fn by_events(mut self, events: bool) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// How it waits, for reports.
+    pub const fn mode(&self) -> &'static str {
+        if self.events {
+            "events"
+        } else {
+            "polling"
+        }
     }
 
     /// Exchanges addresses, offering `region` to the peer, and brings every queue pair to RTS. When it returns both sides
@@ -171,9 +196,10 @@ impl Session {
         Err(Failure::OutOfTurn(word).into())
     }
 
-    /// Completions that are there, all good; looks at the peer now and then.
+    /// Completions that are there, all good; looks at the peer now and then. By events it sleeps for a moment if there is
+    /// none.
     pub fn poll(&mut self, patience: &mut Patience) -> Result<Vec<Wc>> {
-        let completions = self.cq.poll(256)?;
+        let completions = self.look()?;
         if let Some(bad) = completions.iter().find(|wc| wc.status != WcStatus::Success) {
             let what = match bad.opcode {
                 Some(mprdma_spec::descriptor::WcOpcode::RecvRdmaWithImm) => "a receive request",
@@ -187,7 +213,9 @@ impl Session {
             .into());
         }
         if completions.is_empty() {
-            self.opened.context.device().relax()?;
+            if !self.events {
+                self.opened.context.device().relax()?;
+            }
             self.talk.glance()?;
             let outstanding = self.qps.iter().map(Qp::send_outstanding).sum();
             patience.check(outstanding)?;
@@ -195,6 +223,17 @@ impl Session {
             patience.renew();
         }
         Ok(completions)
+    }
+
+    fn look(&mut self) -> Result<Vec<Wc>> {
+        self.looks += 1;
+        if !self.events {
+            return Ok(self.cq.poll(BATCH)?);
+        }
+        match self.cq.wait(BATCH, GLANCE) {
+            Err(Error::Timeout { .. }) => Ok(vec![]),
+            other => Ok(other?),
+        }
     }
 
     /// The peer's name for messages.

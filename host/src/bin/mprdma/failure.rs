@@ -102,8 +102,10 @@ const fn library_code(error: &Error) -> u8 {
     match error {
         Error::Address(_)
         | Error::Parameter { .. }
+        | Error::ModerationInterval { .. }
         | Error::Mtu { .. }
         | Error::MessageTooLong { .. } => 2,
+        Error::ModerationVector { vectors, .. } if *vectors > 0 => 2,
         Error::Memory(_) => 1,
         Error::Exchange(_) => 4,
         Error::Timeout { .. } | Error::CqOverflow { .. } | Error::BadEntry { .. } => 5,

@@ -102,7 +102,7 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
         bail!("{shown} is not a regular file");
     }
     let bytes = metadata.len();
-    let opened = Opened::new(&args.device, &args.path, "mprdma send-file")?;
+    let opened = Opened::new(&args.device, &args.path, &args.setup, "mprdma send-file")?;
     let mut talk = Talk::new(meet(&args.exchange, Some(&args.host), &hello, report)?);
     let name = args
         .file
@@ -113,10 +113,10 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
     if accept.buffer == 0 {
         return Err(Failure::OutOfTurn("the peer offers no buffer".to_owned()).into());
     }
-    let mut session = Session::new(opened, talk, &args.path, 1, DEPTH, 1)?;
+    let mut session = Session::new(opened, talk, &args.path, 1, DEPTH, 1)?.by_events(args.events);
     let value = talking(&mut session, |session| {
         let round = accept.buffer.min(bytes).max(1);
-        let buffer = allocate(round, args.buffer_offset, PageSize::Small)?;
+        let buffer = allocate(round, args.buffer_offset, args.setup.pages())?;
         let mr = session.pd.register(
             &buffer,
             args.buffer_offset,
@@ -224,6 +224,9 @@ fn send_rounds(
         "sha256": sha256,
         "sha256_equal": true,
         "chunk_bytes": args.chunk,
+        "completion_mode": session.mode(),
+        "looks": session.looks,
+        "buffer_page_bytes": args.setup.pages().bytes(),
         "mtu": args.path.mtu,
         "vp_count": args.path.tuning.vp_count,
         "device_seconds": seconds,
@@ -323,12 +326,12 @@ pub fn receive(args: &RecvFile, report: &Report) -> Result<()> {
     args.path.rts(0)?;
     let hello = hello(SERVICE, &args.path, 1)?;
     let output = Output::create(&args.file, args.force)?;
-    let opened = Opened::new(&args.device, &args.path, "mprdma recv-file")?;
+    let opened = Opened::new(&args.device, &args.path, &args.setup, "mprdma recv-file")?;
     let mut talk = Talk::new(meet(&args.exchange, None, &hello, report)?);
     let offer: Offer = talk.hear("offer", STORE)?;
     let round = args.buffer.min(offer.bytes).max(1);
     talk.say(&Accept { buffer: round })?;
-    let mut session = Session::new(opened, talk, &args.path, 1, 1, 2)?;
+    let mut session = Session::new(opened, talk, &args.path, 1, 1, 2)?.by_events(args.events);
     let value = talking(&mut session, |session| {
         receive_all(args, session, output, &offer, round, report)
     })?;
@@ -355,12 +358,7 @@ fn receive_all(
     round: u64,
     report: &Report,
 ) -> Result<Value> {
-    let page = match args.hugepages.as_deref() {
-        Some("2M") => PageSize::Huge2M,
-        Some("1G") => PageSize::Huge1G,
-        _ => PageSize::Small,
-    };
-    let buffer = allocate(round, args.buffer_offset, page)?;
+    let buffer = allocate(round, args.buffer_offset, args.setup.pages())?;
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mr = session
         .pd
@@ -416,6 +414,9 @@ fn receive_all(
         "bytes": offer.bytes,
         "sha256": sha256,
         "sha256_equal": true,
+        "completion_mode": session.mode(),
+        "looks": session.looks,
+        "buffer_page_bytes": args.setup.pages().bytes(),
         "device_seconds": sum.device_seconds,
         "goodput_gbps": gbps(offer.bytes, sum.device_seconds),
         "out_of_order": counters["rx_out_of_order"],

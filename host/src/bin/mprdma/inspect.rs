@@ -3,16 +3,19 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use clap::ValueEnum;
 use mprdma_host::address::{Address, PciAddress};
 use mprdma_host::backend::kernel::System;
 use mprdma_host::control::Control;
 use mprdma_host::device::DeviceError;
+use mprdma_host::hugepages;
 use mprdma_spec::config;
 use mprdma_spec::counter::Counter;
 use serde::Serialize;
 use serde_json::{json, Map, Value};
 
-use crate::args::{Devices, OneDevice, Stats};
+use crate::args::{Devices, HugePages, OneDevice, Stats};
+use crate::moderation;
 use crate::open;
 use crate::owner::{self, ask, Request};
 use crate::report::{out, Report};
@@ -177,12 +180,37 @@ pub fn info(args: &OneDevice, report: &Report) -> Result<()> {
     value["holder"] = json!(holder);
     report.result(&value, |value| {
         for (name, value) in value.as_object().into_iter().flatten() {
-            let text = value
-                .as_str()
-                .map_or_else(|| value.to_string(), str::to_owned);
-            out!("{name:<14} {}", if value.is_null() { "-" } else { &text });
+            out!("{name:<18} {}", plain(value));
         }
     })
+}
+
+/// A value for people.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => {
+            let nested = fields.values().any(Value::is_object);
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("{name} {}", plain(value)));
+            let separator = if nested { "; " } else { ", " };
+            fields.collect::<Vec<_>>().join(separator)
+        }
+        _ => value.to_string(),
+    }
+}
+
+/// The huge pages of this machine, by the name that `--hugepages` takes.
+fn huge_pages() -> Value {
+    let sizes = HugePages::value_variants().iter().filter_map(|size| {
+        let name = size.to_possible_value()?.get_name().to_owned();
+        let pages = hugepages::HugePages::of(size.page(), None)?;
+        Some((name, json!({ "total": pages.total, "free": pages.free })))
+    });
+    Value::Object(sizes.collect())
 }
 
 /// What `info` shows.
@@ -204,6 +232,9 @@ pub fn describe(address: &Address, control: &Control) -> Result<Value> {
         "clock_mhz": card.clock_mhz,
         "bar0_bytes": identity.bar0_bytes,
         "vectors": identity.vectors,
+        "completion_modes": if identity.vectors > 0 { vec!["polling", "events"] } else { vec!["polling"] },
+        "moderation_us": moderation::intervals(control)?,
+        "hugepages": huge_pages(),
         "mac": control.mac()?.to_string(),
         "ipv4": port.as_ref().and_then(|port| port.ipv4).map(|ip| ip.to_string()),
         "ipv6": port.as_ref().and_then(|port| port.ipv6).map(|ip| ip.to_string()),

@@ -7,6 +7,7 @@ mod connection;
 mod failure;
 mod file;
 mod inspect;
+mod moderation;
 mod open;
 mod owner;
 mod queue_pair;
@@ -43,6 +44,7 @@ fn run(command: Command, report: &Report) -> anyhow::Result<()> {
         Command::Info(args) => inspect::info(&args, report),
         Command::Stats(args) => inspect::stats(&args, report),
         Command::Qp(args) => queue_pair::qp(&args, report),
+        Command::Moderation(args) => moderation::moderation(&args, report),
         Command::Bind(args) => bind::bind(args.address, report),
         Command::Unbind(args) => bind::unbind(args.address, report),
         Command::Hold(args) => owner::hold(&args, report),

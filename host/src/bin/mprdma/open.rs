@@ -12,7 +12,7 @@ use mprdma_host::device::{Device, DeviceError};
 use mprdma_host::port::{Gid, Mac, Port};
 use mprdma_host::verbs::{Context, ContextAttr};
 
-use crate::args::{OneDevice, Path};
+use crate::args::{Host, OneDevice, Path};
 use crate::owner::{self, Owner};
 use crate::usage;
 
@@ -30,15 +30,19 @@ pub struct Opened {
 
 impl Opened {
     /// Opens the card with the addresses that `path` and the simulator give it. `role` tells others who has it.
-    pub fn new(args: &OneDevice, path: &Path, role: &str) -> Result<Self> {
+    pub fn new(args: &OneDevice, path: &Path, setup: &Host, role: &str) -> Result<Self> {
         let (mac, gid) = addresses(&args.device, path)?;
         let context = Context::open(
             device(args)?,
             &ContextAttr {
                 mac: Some(mac),
+                ring_pages: setup.pages(),
                 ..ContextAttr::default()
             },
         )?;
+        if let Some(interval) = setup.moderation_us {
+            context.set_moderation(None, interval)?;
+        }
         let owner = Owner::announce(&args.device, &context, role);
         Ok(Self {
             _owner: owner,

@@ -19,6 +19,7 @@ use tracing::{debug, info, warn};
 use crate::args::{Hold, Shape};
 use crate::failure::{exit_code, text, Failure};
 use crate::inspect;
+use crate::moderation;
 use crate::open;
 use crate::queue_pair;
 use crate::report::Report;
@@ -37,6 +38,13 @@ pub enum Request {
     Info,
     /// Every counter.
     Stats,
+    /// The moderation of every vector.
+    Moderation,
+    /// Moderate one vector, or all.
+    SetModeration {
+        vector: Option<usize>,
+        interval: Duration,
+    },
     /// The queue pairs of the process.
     QpList,
     /// Everything about one.
@@ -230,6 +238,11 @@ impl Desk {
             Request::Who => Ok(json!({ "pid": std::process::id(), "role": self.role })),
             Request::Info => inspect::describe(&self.address, self.context.control()),
             Request::Stats => inspect::counters(self.context.control()),
+            Request::Moderation => moderation::describe(self.context.control()),
+            Request::SetModeration { vector, interval } => {
+                self.context.set_moderation(*vector, *interval)?;
+                moderation::describe(self.context.control())
+            }
             Request::QpList => Ok(serde_json::to_value(self.context.queue_pairs())?),
             Request::QpShow(qpn) => queue_pair::show(&self.context, *qpn),
             Request::QpModify(qpn, change) => queue_pair::modify(&self.context, *qpn, change),
@@ -299,9 +312,13 @@ pub fn hold(args: &Hold, report: &Report) -> Result<()> {
         open::device(&args.device)?,
         &mprdma_host::verbs::ContextAttr {
             mac: open::port(&args.device.device)?.map(|port| port.mac),
+            ring_pages: args.setup.pages(),
             ..mprdma_host::verbs::ContextAttr::default()
         },
     )?;
+    if let Some(interval) = args.setup.moderation_us {
+        context.set_moderation(None, interval)?;
+    }
     let owner = Owner::announce(&args.device.device, &context, "mprdma hold");
     info!(address = %args.device.device, "held");
     report.note(format!(

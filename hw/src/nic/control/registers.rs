@@ -2,7 +2,7 @@
 
 use super::axil::AxiLite;
 use super::commands::Commands;
-use super::counters::{Counters, Events};
+use super::counters::{Counters, Events, COUNTERS};
 use super::window::Window;
 use crate::leaf::SyncFifo;
 use crate::nic::types::{CfgReq, Doorbell};
@@ -15,8 +15,8 @@ block! {
     /// - In: AXI4-Lite; `events`, `tx_bytes`, `rx_bytes` to count; `done` (one bit per owner of tables, a pulse per
     ///   request), the two halves of a QP's state, what `telemetry` answers, the two markers of a destroyed QP; `ready` (every owner has cleared
     ///   its tables), `working` (anything is in a pipeline).
-    /// - Out: doorbell streams, the configuration bus, `tick` (64 ns) with `tick_pulse`, `enable`, `mac`, and
-    ///   `soft_reset`, which is high for 16 cycles and resets every other block.
+    /// - Out: doorbell streams, the configuration bus, `tick` (64 ns) with `tick_pulse`, `enable`, `mac`, the moderation
+    ///   `interval` of each MSI-X vector, and `soft_reset`, which is high for 16 cycles and resets every other block.
     /// - Latency: 6 cycles for a register read, 3 from a doorbell write to its stream.
     ///
     /// `OBJW` is the address width of the object table: four kinds of objects, each with up to 2^(OBJW-2).
@@ -75,6 +75,9 @@ block! {
             soft_reset: Bit,
             busy: Bit,
         }
+        port {
+            interval: [Signal<Out, Bits<16>>; 8],
+        }
         local {
             addr: Bits<24>,
             from: Bits<24>,
@@ -88,6 +91,8 @@ block! {
             to_rq: Bit,
             to_cq: Bit,
             to_eq: Bit,
+            in_intervals: Bit,
+            interval_read: Bits<16>,
             accept: Bit,
             start_command: Bit,
             stop: Bit,
@@ -131,11 +136,13 @@ block! {
             at_tick: Bits<24> = bits(u64::from(csr::TICK)),
             at_cycles_lo: Bits<24> = bits(u64::from(csr::CYCLES_LO)),
             at_cycles_hi: Bits<24> = bits(u64::from(csr::CYCLES_HI)),
+            intervals: Bits<24> = bits(u64::from(csr::IRQ_INTERVALS)),
+            intervals_end: Bits<24> = bits(u64::from(csr::IRQ_INTERVALS + csr::IRQ_INTERVAL_BYTES)),
             args: Bits<24> = bits(u64::from(csr::CMD_ARGS)),
             result: Bits<24> = bits(u64::from(csr::CMD_RESULT)),
             result_end: Bits<24> = bits(u64::from(csr::CMD_RESULT + csr::CMD_WINDOW_BYTES)),
             counters: Bits<24> = bits(u64::from(csr::COUNTERS)),
-            counters_end: Bits<24> = bits(u64::from(csr::COUNTERS) + 8 * 34),
+            counters_end: Bits<24> = bits(u64::from(csr::COUNTERS) + 8 * COUNTERS as u64),
             eq_pages: Bits<24> = bits(u64::from(csr::EQ_DOORBELLS)),
             cq_pages: Bits<24> = bits(u64::from(csr::CQ_DOORBELLS)),
             qp_pages: Bits<24> = bits(u64::from(csr::QP_DOORBELLS)),
@@ -153,6 +160,7 @@ block! {
             window: Window = Window::default(),
             commands: Commands<OBJW> = Commands::new(&config::SIM),
             counts: Counters = Counters::default(),
+            pause: [Reg<Bits<16>>; 8] = std::array::from_fn(|_| Reg::default()),
             sq_fifo: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
             rq_fifo: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
             cq_fifo: SyncFifo<Doorbell, 4> = SyncFifo::shallow(),
@@ -326,6 +334,20 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
                 self.start_command.next = true;
             }
         }
+        self.in_intervals.next = (self.addr.val() >= self.intervals.val())
+            & (self.addr.val() < self.intervals_end.val());
+        for i in 0..8 {
+            self.pause[i].clock.next = self.clock.val();
+            self.pause[i].reset.next = self.reset.val() | self.stop.val();
+            self.pause[i].d.next = self.pause[i].q.val();
+            if self.bus.write.val()
+                & self.in_intervals.val()
+                & (self.addr.val().get_bits::<3>(2) == i.to_bits::<3>())
+            {
+                self.pause[i].d.next = self.bus.write_data.val().get_bits::<16>(0);
+            }
+            self.interval[i].next = self.pause[i].q.val();
+        }
         self.enable.next = self.enabled.q.val();
         self.mac.next = bit_cast::<48, 32>(self.mac_lo.q.val())
             | (bit_cast::<48, 16>(self.mac_hi.q.val()) << 32);
@@ -360,6 +382,12 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
         self.read_2.d.next = self.read_1.q.val();
         self.read_3.d.next = self.read_2.q.val();
         self.window_bit.next = bit_cast::<10, 5>(self.from.val().get_bits::<5>(2)) << 5;
+        self.interval_read.next = bits::<16>(0);
+        for i in 0..8 {
+            if self.from.val().get_bits::<3>(2) == i.to_bits::<3>() {
+                self.interval_read.next = self.pause[i].q.val();
+            }
+        }
         self.value.next = bits::<32>(0);
         if self.from.val() == self.at_magic.val() {
             self.value.next = self.magic.val();
@@ -394,6 +422,10 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
             }
         } else if self.from.val() == self.at_cycles_hi.val() {
             self.value.next = self.cycles_hi.q.val();
+        } else if (self.from.val() >= self.intervals.val())
+            & (self.from.val() < self.intervals_end.val())
+        {
+            self.value.next = bit_cast::<32, 16>(self.interval_read.val());
         } else if (self.from.val() >= self.args.val()) & (self.from.val() < self.result.val()) {
             self.value.next = self
                 .window
@@ -433,3 +465,8 @@ impl<const OBJW: usize> Logic for Registers<OBJW> {
             | self.stop.val();
     }
 }
+
+const _: () = assert!(
+    config::MSIX_VECTORS == 8 && csr::IRQ_INTERVALS % 32 == 0,
+    "three address bits pick a vector's interval"
+);
