@@ -1,11 +1,10 @@
 //! `bench write-bw`: RDMA WRITE bandwidth with perftest's flags and table, in the card's own time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use anyhow::Result;
 use mprdma_host::exchange::{Endpoint, Region};
-use mprdma_host::memory::{Memory, PageSize};
+use mprdma_host::memory::PageSize;
 use mprdma_host::verbs::{Access, Mr, SendFlags, SendWr};
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::params::MAX_MESSAGE;
@@ -173,7 +172,7 @@ fn region(session: &Session, slot: u64, qps: usize) -> Result<Mr> {
         .ok()
         .and_then(|slot| slot.checked_mul(qps));
     let bytes = bytes.ok_or_else(|| usage("--size times --qp does not fit into memory"))?;
-    let memory = Arc::new(Memory::allocate(bytes, PageSize::Small)?);
+    let memory = session.opened.context.allocate(bytes, PageSize::Small)?;
     Ok(session.pd.register(
         &memory,
         0,

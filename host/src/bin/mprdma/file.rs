@@ -116,7 +116,7 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
     let mut session = Session::new(opened, talk, &args.path, 1, DEPTH, 1)?;
     let value = talking(&mut session, |session| {
         let round = accept.buffer.min(bytes).max(1);
-        let buffer = allocate(round, args.buffer_offset, PageSize::Small)?;
+        let buffer = allocate(session, round, args.buffer_offset, PageSize::Small)?;
         let mr = session.pd.register(
             &buffer,
             args.buffer_offset,
@@ -155,12 +155,12 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
 }
 
 /// Memory for `bytes` bytes that start `offset` bytes behind a page boundary.
-fn allocate(bytes: u64, offset: usize, page: PageSize) -> Result<Arc<Memory>> {
+fn allocate(session: &Session, bytes: u64, offset: usize, page: PageSize) -> Result<Arc<Memory>> {
     let size = usize::try_from(bytes)
         .ok()
         .and_then(|bytes| bytes.checked_add(offset));
     let size = size.ok_or_else(|| usage("the buffer does not fit into memory"))?;
-    Ok(Arc::new(Memory::allocate(size, page)?))
+    Ok(session.opened.context.allocate(size, page)?)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -360,7 +360,7 @@ fn receive_all(
         Some("1G") => PageSize::Huge1G,
         _ => PageSize::Small,
     };
-    let buffer = allocate(round, args.buffer_offset, page)?;
+    let buffer = allocate(session, round, args.buffer_offset, page)?;
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mr = session
         .pd

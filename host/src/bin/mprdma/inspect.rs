@@ -204,6 +204,7 @@ pub fn describe(address: &Address, control: &Control) -> Result<Value> {
         "clock_mhz": card.clock_mhz,
         "bar0_bytes": identity.bar0_bytes,
         "vectors": identity.vectors,
+        "numa_node": identity.numa_node,
         "mac": control.mac()?.to_string(),
         "ipv4": port.as_ref().and_then(|port| port.ipv4).map(|ip| ip.to_string()),
         "ipv6": port.as_ref().and_then(|port| port.ipv6).map(|ip| ip.to_string()),

@@ -39,6 +39,8 @@ impl Opened {
                 ..ContextAttr::default()
             },
         )?;
+        // It is the thread that polls.
+        context.keep_thread_near();
         let owner = Owner::announce(&args.device, &context, role);
         Ok(Self {
             _owner: owner,

@@ -302,6 +302,7 @@ pub fn hold(args: &Hold, report: &Report) -> Result<()> {
             ..mprdma_host::verbs::ContextAttr::default()
         },
     )?;
+    context.keep_thread_near();
     let owner = Owner::announce(&args.device.device, &context, "mprdma hold");
     info!(address = %args.device.device, "held");
     report.note(format!(
