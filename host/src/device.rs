@@ -10,6 +10,7 @@ use thiserror::Error;
 
 use crate::backend::kernel::KernelError;
 use crate::memory::Memory;
+use crate::numa::Node;
 
 /// Who a device is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Identity {
     pub bar0_bytes: u64,
     /// MSI-X vectors that [`Device::wait_interrupt`] accepts: 0 up to, not including, this.
     pub vectors: usize,
+    /// The NUMA node that it is attached to, if the system says.
+    pub numa_node: Option<u32>,
 }
 
 impl Identity {
@@ -53,6 +56,11 @@ impl Identity {
 pub trait Device: Send + Sync {
     /// Who it is.
     fn identity(&self) -> &Identity;
+
+    /// The NUMA node on which its memory and the threads that poll it belong; none where it makes no difference.
+    fn node(&self) -> Option<&Node> {
+        None
+    }
 
     /// Reads the 32-bit register at byte `offset` of BAR0.
     ///

@@ -3,16 +3,15 @@
 //! The driver does not know whether silicon or a simulator answers: [`device::Device`] is all it sees.
 //!
 //! ```no_run
-//! use std::sync::Arc;
 //! use mprdma_host::backend::{self, ANSWER_TIMEOUT};
-//! use mprdma_host::memory::{Memory, PageSize};
+//! use mprdma_host::memory::PageSize;
 //! use mprdma_host::verbs::{Access, Context, ContextAttr};
 //!
 //! # fn main() -> Result<(), mprdma_host::Error> {
 //! let address = "vfio-user:/tmp/mprdma-sim/nic0.sock".parse()?;
 //! let context = Context::open(backend::open(&address, ANSWER_TIMEOUT)?, &ContextAttr::default())?;
 //! let pd = context.alloc_pd()?;
-//! let memory = Arc::new(Memory::allocate(1 << 20, PageSize::Small)?);
+//! let memory = context.allocate(1 << 20, PageSize::Small)?;
 //! let region = pd.register(&memory, 0, 1 << 20, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
 //! println!("{} queue pairs; rkey {:#x}", context.capabilities().qps, region.rkey());
 //! # Ok(())
@@ -28,6 +27,7 @@ pub mod exchange;
 pub mod hugepages;
 pub mod memory;
 pub mod moderation;
+pub mod numa;
 pub mod port;
 pub mod verbs;
 

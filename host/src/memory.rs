@@ -12,6 +12,7 @@ use memmap2::MmapRaw;
 use thiserror::Error;
 
 use crate::hugepages;
+use crate::numa::Node;
 
 /// Size of the pages behind a [`Memory`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -126,6 +127,18 @@ impl Memory {
     /// # Errors
     /// [`MemoryError::Empty`], [`MemoryError::NoHugePages`] or [`MemoryError::Allocate`].
     pub fn allocate(bytes: usize, page: PageSize) -> Result<Self, MemoryError> {
+        Self::allocate_near(bytes, page, None)
+    }
+
+    /// As [`allocate`](Self::allocate), on the NUMA node `node` if one is given and has free pages.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn allocate_near(
+        bytes: usize,
+        page: PageSize,
+        node: Option<&Node>,
+    ) -> Result<Self, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Empty);
         }
@@ -145,7 +158,7 @@ impl Memory {
                 MemoryError::NoHugePages {
                     page,
                     bytes: size,
-                    node: None,
+                    node: node.map(|node| node.number),
                     source,
                 }
             }
@@ -154,6 +167,10 @@ impl Memory {
         file.set_len(size as u64).map_err(failed)?;
         seal(&file).map_err(failed)?;
         let map = MmapRaw::map_raw(&file).map_err(failed)?;
+        // Before anybody touches a page: none moves afterwards.
+        if let Some(node) = node {
+            node.prefer(map.as_mut_ptr(), size);
+        }
         Ok(Self {
             map,
             file,
@@ -343,6 +360,42 @@ mod tests {
             (&bytes[..4], memory.load_acquire(8).unwrap()),
             (&[1, 2, 3, 4][..], 0x0403_0201)
         );
+    }
+
+    #[test]
+    fn a_node_that_the_machine_lacks_does_not_matter() {
+        let far = Node {
+            number: 1000,
+            cpus: vec![],
+        };
+        let memory = Memory::allocate_near(8192, PageSize::Small, Some(&far)).unwrap();
+        memory.write(4096, &[1]).unwrap();
+    }
+
+    /// Where the kernel says that memory at `address` belongs; nothing if it has no NUMA or does not tell.
+    fn policy(address: u64) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/numa_maps").ok()?;
+        let line = maps
+            .lines()
+            .find(|line| line.starts_with(&format!("{address:x} ")))?;
+        Some(line.split(' ').nth(1)?.to_owned())
+    }
+
+    #[test]
+    fn memory_prefers_the_node_that_it_is_given() {
+        let near = Node {
+            number: 0,
+            cpus: vec![0],
+        };
+        let memory = Memory::allocate_near(8192, PageSize::Small, Some(&near)).unwrap();
+        if let Some(known) = policy(memory.address()) {
+            assert!(
+                known.starts_with("prefer") && known.ends_with(":0"),
+                "{known}"
+            );
+        } else {
+            eprintln!("this system does not show NUMA policies");
+        }
     }
 
     #[test]

@@ -87,7 +87,7 @@ def build(path: Path, kernel: Kernel, busybox: Path, programs: dict[str, Path], 
         image.directory(folder)
     image.add("bin/busybox", busybox.read_bytes(), executable=True)
     names = []
-    for name, content in kernel.modules("vfio_pci", "vfio_iommu_type1"):
+    for name, content in kernel.modules("vfio_pci", "vfio_iommu_type1", "pci_stub"):
         image.add(f"lib/modules/{name}.ko", content)
         names.append(name)
     image.add("lib/modules/order", "\n".join(names).encode() + b"\n")

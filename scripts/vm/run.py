@@ -27,9 +27,12 @@ VM = ROOT / "target" / "vm"
 # vfio-user-pci came with QEMU 10.1; trixie has 10.0.
 QEMU_SUITE = "trixie-backports"
 CARDS = 2
-MEMORY_MIB = 512
-# The guest's steps are over by then, or one of them hangs.
-GUEST_SECONDS = 720
+# Of each of two NUMA nodes; a card and a processor are on each.
+NODE_MIB = 320
+# Mappings of a process for threads and heaps that come and go.
+MAPPINGS_MORE = 8
+# The guest ends a step that hangs; by then all are over, or the guest itself hangs.
+GUEST_SECONDS = 780
 
 
 class Steps:
@@ -98,26 +101,31 @@ def qemu() -> list[str]:
     ]
 
 
-def machine(kernel: image.Kernel, initramfs: Path, sockets: list[Path], cycles: int) -> list[str]:
+def machine(kernel: image.Kernel, initramfs: Path, sockets: list[Path], words: str, iommu: bool) -> list[str]:
+    """QEMU with the cards. `words` go to the guest on its kernel's command line."""
     arguments = [
         *qemu(), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-M", "q35,kernel-irqchip=split", "-accel", "tcg", "-cpu", "qemu64", "-smp", "1",
-        "-m", str(MEMORY_MIB), "-machine", "memory-backend=ram",
-        # The cards reach memory through its descriptor.
-        "-object", f"memory-backend-memfd,id=ram,size={MEMORY_MIB}M,share=on",
-        "-device", "intel-iommu,intremap=on,caching-mode=on",
+        "-M", "q35,kernel-irqchip=split", "-accel", "tcg", "-cpu", "qemu64",
+        "-smp", f"{CARDS},sockets={CARDS}", "-m", str(CARDS * NODE_MIB),
         "-kernel", str(kernel.image), "-initrd", str(initramfs),
         # On a busy machine the timer may tick too late for the kernel's own check of it.
-        "-append", f"console=ttyS0 quiet panic=-1 no_timer_check intel_iommu=on cycles={cycles}",
+        "-append", f"console=ttyS0 quiet panic=-1 no_timer_check intel_iommu=on {words}",
         "-serial", "stdio",
     ]
-    for number, socket in enumerate(sockets):
+    if iommu:
+        arguments += ["-device", "intel-iommu,intremap=on,caching-mode=on"]
+    for node, socket in enumerate(sockets):
         device = {
-            "driver": "vfio-user-pci", "bus": f"port{number}", "x-msg-timeout": 60000,
+            "driver": "vfio-user-pci", "bus": f"port{node}", "x-msg-timeout": 60000,
             "socket": {"type": "unix", "path": str(socket)},
         }
         arguments += [
-            "-device", f"pcie-root-port,id=port{number},chassis={number + 1},slot={number + 1}",
+            # The cards reach memory through its descriptor.
+            "-object", f"memory-backend-memfd,id=ram{node},size={NODE_MIB}M,share=on",
+            "-numa", f"node,nodeid={node},cpus={node},memdev=ram{node}",
+            # A host bridge of the node's own, and a port for the card.
+            "-device", f"pxb-pcie,id=bridge{node},bus=pcie.0,bus_nr={0x40 * (node + 1)},numa_node={node}",
+            "-device", f"pcie-root-port,id=port{node},bus=bridge{node},chassis={node + 1},slot={node + 1}",
             "-device", json.dumps(device),
         ]
     return arguments
@@ -144,44 +152,76 @@ class Cards:
                 return self
         raise SystemExit(f"vm-test: the simulator did not start; see {self.log}")
 
+    def holds(self) -> dict[str, int]:
+        """What the simulator has of the system and of its clients, which does not grow when they come and go."""
+        process = Path("/proc") / str(self.process.pid)
+        command = [ROOT / "target/debug/mprdma-sim", "stats", self.folder.name]
+        stats = json.loads(subprocess.run(command, text=True, capture_output=True, check=True).stdout)
+
+        def count() -> dict[str, int]:
+            time.sleep(0.1)
+            return {
+                "files": len(list((process / "fd").iterdir())),
+                "threads": len(list((process / "task").iterdir())),
+                "mappings": len((process / "maps").read_text().splitlines()),
+            }
+
+        # The least of some looks: the thread that answered may still be there.
+        looks = [count() for _ in range(5)]
+        least = {what: min(look[what] for look in looks) for what in looks[0]}
+        return {**least, "dma_ranges": sum(card["dma_ranges"] for card in stats["cards"])}
+
+    def idle(self) -> dict[str, int]:
+        """The same, once the last client is gone."""
+        deadline = time.monotonic() + 10
+        while (held := self.holds())["dma_ranges"] and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return held
+
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait()
         self.folder.cleanup()
 
 
-def follow(command: list[str], steps: Steps) -> str:
-    """Runs the guest; returns its kernel's release."""
-    release, failed_boot = "", True
-    (VM / "console.log").unlink(missing_ok=True)
+def follow(command: list[str], steps: Steps, cards: Cards, name: str) -> tuple[str, dict[str, dict[str, int]]]:
+    """Runs the guest; returns its kernel's release, and what the simulator held whenever the guest asked to look."""
+    release, failed_boot, running, held = "", True, "boot", {}
+    log, errors = VM / f"{name}.log", VM / f"{name}-qemu.log"
     guest = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=(VM / "qemu.log").open("w"), text=True, errors="replace",
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=errors.open("w"), text=True, errors="replace",
     )
     limit = threading.Timer(GUEST_SECONDS, guest.kill)
     limit.start()
     try:
-        with (VM / "console.log").open("w") as console:
+        with log.open("w") as console:
             for line in guest.stdout:
                 console.write(line)
                 console.flush()
                 line = line.strip()
                 if match := re.fullmatch(r"step (\S+) (ok|failed) ([\d.]+)", line):
                     steps.add(match[1], match[2] == "ok", float(match[3]))
+                elif match := re.fullmatch(r"begin (\S+)", line):
+                    running = match[1]
+                elif match := re.fullmatch(r"look (\S+)", line):
+                    held[match[1]] = cards.holds()
+                    guest.stdin.write("go\n")
+                    guest.stdin.flush()
                 elif match := re.fullmatch(r"kernel (\S+)", line):
                     release = match[1]
                 elif line == "done":
                     failed_boot = False
-                elif line.startswith(("| ", "bandwidth ", "cycles ")):
+                elif line.startswith(("| ", "> ")):
                     print(f"    {line}", flush=True)
     finally:
         limit.cancel()
         guest.kill()
         guest.wait()
     if failed_boot:
-        steps.add("guest_ran_to_its_end", False, 0)
-        print(f"    see {VM / 'console.log'} and {VM / 'qemu.log'}")
-    return release
+        steps.add(f"{name}_ran_to_its_end", False, 0)
+        print(f"    in the step {running}; see {log} and {errors}")
+    return release, held
 
 
 def check_faults(log: Path):
@@ -190,6 +230,17 @@ def check_faults(log: Path):
     for kind in ["read", "write"]:
         if not re.search(rf"DMA fault: .*{kind}.* is not mapped", text):
             raise SystemExit(f"vm-test: no fault of a wild {kind} in {log}")
+
+
+def check_leaks(held: dict[str, dict[str, int]]):
+    """The cycles leave nothing in the simulator; nor does a guest that is gone."""
+    print(f"    > the simulator holds {held}")
+    for before, after in [("before_cycles", "after_cycles"), ("start", "end")]:
+        if not {before, after} <= held.keys():
+            raise SystemExit(f"vm-test: the guest did not come from {before} to {after}")
+        for what, count in held[after].items():
+            if count > held[before][what] + (MAPPINGS_MORE if what == "mappings" else 0):
+                raise SystemExit(f"vm-test: {count} {what} at {after}, {held[before][what]} at {before}")
 
 
 def main():
@@ -205,11 +256,21 @@ def main():
     version = re.search(r"version (\S+)", version)[1]
     log = VM / "cards.log"
     with Cards(arguments.engine, log) as cards:
-        release = follow(machine(kernel, initramfs, cards.sockets, arguments.cycles), steps)
-    try:
-        steps.timed("faults_are_reported", lambda: check_faults(log))
-    except SystemExit as error:
-        print(f"    {error}")
+        start = cards.holds()
+        words = f"steps=all cycles={arguments.cycles}"
+        command = machine(kernel, initramfs, cards.sockets, words, iommu=True)
+        release, held = follow(command, steps, cards, "guest")
+        command = machine(kernel, initramfs, cards.sockets, "steps=no_iommu", iommu=False)
+        follow(command, steps, cards, "guest-without-iommu")
+        held |= {"start": start, "end": cards.idle()}
+    for name, check in [
+        ("faults_are_in_the_simulators_log", lambda: check_faults(log)),
+        ("simulator_leaks_nothing", lambda: check_leaks(held)),
+    ]:
+        try:
+            steps.timed(name, check)
+        except SystemExit as error:
+            print(f"    {error}")
     result = {
         "kernel": release, "qemu": version, "steps": steps.done,
         "seconds": round(time.monotonic() - begin, 1),

@@ -72,6 +72,7 @@ impl InProcess {
             device: PCI_DEVICE,
             bar0_bytes: csr::bar0_bytes(SIM.qp_log2),
             vectors: MSIX_VECTORS,
+            numa_node: None,
         };
         InProcessDevice {
             simulation: self.clone(),

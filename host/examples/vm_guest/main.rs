@@ -1,12 +1,20 @@
-//! What `make vm-test` proves inside its guest with the library, because the command line cannot: `vm_guest STEP CARD CARD`.
+//! What `make vm-test` proves inside its guest with the library, because the command line cannot: `vm_guest STEP CARD CARD`,
+//! and `vm_guest cycles CARD CARD COUNT`.
 
 mod bench;
+mod cycles;
+mod job;
+mod leaks;
 
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context as _, Result};
-use mprdma_host::verbs::AsyncEvent;
+use mprdma_host::memory::PageSize;
+use mprdma_host::verbs::{Access, AsyncEvent};
+use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
 
 use bench::{Bench, Flow};
@@ -17,10 +25,12 @@ const LIMIT: Duration = Duration::from_secs(60);
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [step, cards @ ..] = arguments.as_slice() else {
-        eprintln!("usage: vm_guest STEP CARD CARD");
+        eprintln!("usage: vm_guest STEP CARD CARD [COUNT]");
         return ExitCode::from(2);
     };
     let done = match step.as_str() {
+        "cycles" => cycles(cards),
+        "hugepages" => hugepages(cards),
         "interrupt" => interrupt(cards),
         "unmapped" => unmapped(cards),
         "wild" => wild(cards),
@@ -34,6 +44,36 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn cycles(arguments: &[String]) -> Result<()> {
+    let [cards @ .., count] = arguments else {
+        bail!("how many?");
+    };
+    cycles::run(cards, count.parse().context(count.clone())?)
+}
+
+/// Huge pages come from the node of the card that they are for. The first card is on node 0, the second on node 1.
+fn hugepages(cards: &[String]) -> Result<()> {
+    const BYTES: usize = 4 << 20;
+    let bench = Bench::open(cards)?;
+    for (number, side) in bench.sides.iter().enumerate() {
+        let memory = side.context.allocate(BYTES, PageSize::Huge2M)?;
+        // Mapping it for the card is the first touch.
+        let _region = side.pd.register(&memory, 0, BYTES, Access::LOCAL_WRITE)?;
+        let maps = fs::read_to_string("/proc/self/numa_maps")?;
+        let begin = format!("{:x} ", memory.address());
+        let line = maps.lines().find(|line| line.starts_with(&begin));
+        let line = line.context("numa_maps lacks the memory")?;
+        println!("{line}");
+        for part in [
+            format!(" N{number}=2"),
+            " kernelpagesize_kB=2048".to_owned(),
+        ] {
+            ensure!(line.contains(&part), "{line} lacks{part}");
+        }
+    }
+    Ok(())
 }
 
 /// MSI-X wakes a thread that sleeps, and only when the queue is armed.
@@ -70,6 +110,9 @@ fn interrupt(cards: &[String]) -> Result<()> {
 fn unmapped(cards: &[String]) -> Result<()> {
     let bench = Bench::open(cards)?;
     let (victim, bystander) = (Flow::new(&bench, 65536)?, Flow::new(&bench, 65536)?);
+    let (card, sender) = (&cards[0], &bench.sides[0].context);
+    ensure!(pci_status(card)? & MASTER_ABORT == 0, "a fault before");
+    let errors = read_errors(&bench)?;
     for _ in 0..2 {
         victim.post(8)?;
         bystander.post(8)?;
@@ -99,6 +142,14 @@ fn unmapped(cards: &[String]) -> Result<()> {
     ensure!(failed > 0, "the removed mapping was not missed");
     ensure!(good == 32, "{good} of 32 requests of the other queue pair");
     told(&bench, victim.tx.qp_num())?;
+    // What an operator sees: `mprdma stats`, `mprdma qp show`, `lspci -vv`.
+    ensure!(read_errors(&bench)? > errors, "no counter tells");
+    let states = [&victim, &bystander].map(|flow| sender.query_qp(flow.tx.qp_num()));
+    let [failed, works] = states;
+    let (failed, works) = (failed?.state, works?.state);
+    ensure!((failed, works) == ("ERROR", "RTS"), "{failed} and {works}");
+    let status = pci_status(card)?;
+    ensure!(status & MASTER_ABORT != 0, "PCI status {status:#06x}");
     bystander.write(&bench)
 }
 
@@ -146,6 +197,27 @@ fn reset(cards: &[String]) -> Result<()> {
         Flow::new(&bench, 65536)?.write(&bench)?;
     }
     Ok(())
+}
+
+/// Received master abort, in the status register of PCI configuration space.
+const MASTER_ABORT: u16 = 1 << 13;
+
+fn pci_status(card: &str) -> Result<u16> {
+    let mut bytes = [0; 2];
+    let path = format!("/sys/bus/pci/devices/{card}/config");
+    File::open(&path)
+        .and_then(|config| config.read_exact_at(&mut bytes, 6))
+        .context(path)?;
+    Ok(u16::from_le_bytes(bytes))
+}
+
+/// How many reads of the sender's card have failed, by its own count.
+fn read_errors(bench: &Bench) -> Result<u64> {
+    let counters = bench.sides[0].context.counters()?;
+    let found = counters
+        .iter()
+        .find(|(of, _)| *of == Counter::DmaReadErrors);
+    Ok(found.context("the card has no such counter")?.1)
 }
 
 /// The card has reported that the queue pair failed.

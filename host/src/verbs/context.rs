@@ -22,6 +22,7 @@ use crate::control::{Capabilities, Control};
 use crate::device::Device;
 use crate::error::Error;
 use crate::memory::{Memory, PageSize};
+use crate::numa::Node;
 use crate::port::Mac;
 
 /// How a card is opened.
@@ -96,7 +97,7 @@ impl Context {
         let control = Control::open(device, attr.reset)?;
         let capabilities = *control.capabilities();
         let iovas = Arc::new(Mutex::new(IovaSpace::new(&control.device().iova_ranges())));
-        let ring = Arc::new(Memory::allocate(EventQueue::BYTES, PageSize::Small)?);
+        let ring = near(control.device(), EventQueue::BYTES, PageSize::Small)?;
         let ring = Mapping::new(control.device(), ring, &iovas)?;
         let events = EventQueue::new(Arc::new(ring));
         let inner = Inner {
@@ -145,6 +146,21 @@ impl Context {
     #[must_use]
     pub fn device(&self) -> &dyn Device {
         &**self.0.control.device()
+    }
+
+    /// Zeroed memory to register, on the card's NUMA node if it has one and the node has free pages.
+    ///
+    /// # Errors
+    /// As [`Memory::allocate`].
+    pub fn allocate(&self, bytes: usize, page: PageSize) -> Result<Arc<Memory>, Error> {
+        near(self.0.control.device(), bytes, page)
+    }
+
+    /// Keeps the calling thread on the processors of the card's NUMA node; a thread that polls should call it once.
+    /// Nothing happens where that makes no difference: the node is unknown, or the machine has one only. A `taskset` that
+    /// excludes those processors has the last word. Says whether the thread was bound.
+    pub fn keep_thread_near(&self) -> bool {
+        self.device().node().is_some_and(Node::keep_thread)
     }
 
     /// A new protection domain.
@@ -380,7 +396,7 @@ impl Context {
             page if bytes >= page.bytes() / 2 => page,
             _ => PageSize::Small,
         };
-        let memory = Arc::new(Memory::allocate(bytes, page)?);
+        let memory = near(self.0.control.device(), bytes, page)?;
         Mapping::new(self.0.control.device(), memory, &self.0.iovas)
     }
 
@@ -389,6 +405,12 @@ impl Context {
     pub(super) fn remove(&self, command: Opcode, image: &Image) {
         remove(&self.0.control, command, image);
     }
+}
+
+/// Memory on the device's NUMA node.
+fn near(device: &Arc<dyn Device>, bytes: usize, page: PageSize) -> Result<Arc<Memory>, Error> {
+    let memory = Memory::allocate_near(bytes, page, device.node())?;
+    Ok(Arc::new(memory))
 }
 
 fn remove(control: &Control, command: Opcode, image: &Image) {

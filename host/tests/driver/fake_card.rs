@@ -766,6 +766,7 @@ impl FakeDevice {
             device: config::PCI_DEVICE,
             bar0_bytes: BAR0_BYTES,
             vectors: config::MSIX_VECTORS,
+            numa_node: None,
         };
         Arc::new(Self {
             fabric: Arc::clone(fabric),

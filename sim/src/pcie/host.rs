@@ -4,7 +4,8 @@ use super::iommu::{AccessError, Iommu};
 use crate::time::Ps;
 use serde::Serialize;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -53,6 +54,24 @@ pub struct Fault {
     pub message: String,
 }
 
+/// Kind of an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// The card waits for data.
+    Read,
+    /// Posted: the card waits for nothing.
+    Write,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Read => "read",
+            Access::Write => "write",
+        })
+    }
+}
+
 /// Faults kept for reports.
 const FAULTS_KEPT: usize = 16;
 
@@ -65,6 +84,7 @@ pub struct HostSide {
     requests: Mutex<VecDeque<MmioRequest>>,
     waiting: AtomicUsize,
     faults: Mutex<VecDeque<Fault>>,
+    master_abort: AtomicBool,
     wake: Wake,
 }
 
@@ -166,6 +186,12 @@ impl HostSide {
         lock(&self.faults).iter().cloned().collect()
     }
 
+    /// Whether the host has refused a read since the last call: its answer was a completion with the status unsupported
+    /// request. Writes have no answer.
+    pub fn take_master_abort(&self) -> bool {
+        self.master_abort.swap(false, Ordering::AcqRel)
+    }
+
     pub(crate) fn raise(&self, vector: u8) {
         if let Some(sink) = lock(&self.interrupts).as_mut() {
             sink.raise(vector);
@@ -178,8 +204,12 @@ impl HostSide {
         }
     }
 
-    pub(crate) fn fault(&self, at: u64, error: AccessError, what: &str) {
-        let message = format!("{what}: {error}");
+    /// The card's access is refused.
+    pub(crate) fn fault(&self, at: u64, error: AccessError, access: Access) {
+        if access == Access::Read {
+            self.master_abort.store(true, Ordering::Release);
+        }
+        let message = format!("{access}: {error}");
         tracing::warn!(at_ps = at, "DMA fault: {message}");
         let mut faults = lock(&self.faults);
         if faults.len() == FAULTS_KEPT {

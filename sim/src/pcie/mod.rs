@@ -8,6 +8,7 @@ mod memory;
 mod posted;
 mod read;
 
+pub(crate) use host::Access;
 pub use host::{Fault, HostSide, InterruptSink, MmioRequest, Wake, WriteSink};
 pub use iommu::{AccessError, Iommu, MapError};
 pub use memory::{FileCache, Memory};

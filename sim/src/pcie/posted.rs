@@ -1,6 +1,6 @@
 //! Posted writes and interrupts: in order, with latency and bandwidth.
 
-use super::host::HostSide;
+use super::host::{Access, HostSide};
 use super::{PcieCounters, PACKET_OVERHEAD};
 use crate::ports::Wide;
 use crate::scenario::Pcie;
@@ -132,7 +132,7 @@ fn land(at: Ps, beat: &WriteBeat, host: &HostSide, counters: &mut PcieCounters) 
                 Ok(()) => host.written(at, iova, run),
                 Err(error) => {
                     counters.faults += 1;
-                    host.fault(at, error, "write");
+                    host.fault(at, error, Access::Write);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Read requests: latency, completions in pieces and out of order over the tags, bandwidth, errors.
 
-use super::host::HostSide;
+use super::host::{Access, HostSide};
 use super::{PcieCounters, PACKET_OVERHEAD};
 use crate::ports::Wide;
 use crate::scenario::Pcie;
@@ -208,7 +208,7 @@ impl Reads {
             Err(error) => {
                 counters.faults += 1;
                 beat.error = true;
-                host.fault(now, error, "read");
+                host.fault(now, error, Access::Read);
             }
         }
         beat

@@ -12,6 +12,11 @@ pub const MSIX_BAR_BYTES: u64 = 0x2000;
 const PENDING_BITS: u32 = 0x1000;
 
 const COMMAND: usize = 0x04;
+const STATUS: usize = 0x06;
+/// In the status register's upper byte: received master abort (PCIe base specification 7.5.1.1.4).
+const MASTER_ABORT: u8 = 0x20;
+/// In the same byte: what software clears by writing ones.
+const STATUS_ERRORS: u8 = 0xf9;
 const BAR0: usize = 0x10;
 const BAR4: usize = 0x20;
 const PCIE: usize = 0x40;
@@ -50,7 +55,7 @@ impl ConfigSpace {
         self.set16(0x00, PCI_VENDOR);
         self.set16(0x02, PCI_DEVICE);
         self.writable16(COMMAND, 0x0547);
-        self.set16(0x06, 0x0010); // status: a list of capabilities
+        self.set16(STATUS, 0x0010); // status: a list of capabilities
         self.set32(0x08, PCI_CLASS << 8 | 1); // revision 1
         self.bar(BAR0, bar0);
         self.bar(BAR4, MSIX_BAR_BYTES);
@@ -140,6 +145,11 @@ impl ConfigSpace {
         }
     }
 
+    /// A read of the card's was answered as unsupported. A requester reports that here; AER belongs to who gave the answer.
+    pub fn master_abort(&mut self) {
+        self.bytes[STATUS + 1] |= MASTER_ABORT;
+    }
+
     /// Writes bytes; bits that are not writable stay. Says whether the write asks for a function level reset.
     pub fn write(&mut self, offset: usize, from: &[u8]) -> bool {
         let mut reset = false;
@@ -149,6 +159,9 @@ impl ConfigSpace {
                 break;
             };
             self.bytes[at] = self.bytes[at] & !mask | byte & mask;
+            if at == STATUS + 1 {
+                self.bytes[at] &= !(byte & STATUS_ERRORS);
+            }
             reset |= at == DEVICE_CONTROL + 1 && byte & FUNCTION_RESET != 0;
         }
         reset
@@ -203,6 +216,18 @@ mod tests {
         assert_eq!((dword(&c, AER + 4), dword(&c, AER + 0x10)), (0, 0));
         assert_eq!(dword(&c, AER + 8), 0x07f7_f030);
         assert_eq!(dword(&c, AER + 0x14), 0x0000_f1c1);
+    }
+
+    #[test]
+    fn a_refused_read_stands_in_the_status_register_until_software_clears_it() {
+        let mut c = ConfigSpace::new(4 << 20);
+        assert_eq!(dword(&c, COMMAND) >> 16, 0x0010);
+        c.master_abort();
+        c.write(COMMAND, &[6, 0, 0, 0]);
+        assert_eq!(dword(&c, COMMAND), 0x2010_0006);
+        c.write(STATUS, &[0xff, 0xff]);
+        assert_eq!(dword(&c, COMMAND), 0x0010_0006);
+        assert_eq!(dword(&c, AER + 4), 0);
     }
 
     #[test]

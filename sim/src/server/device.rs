@@ -117,6 +117,8 @@ impl Device {
         if done.recv().is_err() {
             tracing::error!(card = self.name, "the simulation has ended");
         }
+        // Of before the reset.
+        self.host.take_master_abort();
     }
 
     fn register(&self, offset: u32) -> u32 {
@@ -177,7 +179,12 @@ impl ServerBackend for Device {
         self.used = true;
         data.fill(0xff);
         match region {
-            VFIO_PCI_CONFIG_REGION_INDEX => self.config.read(offset as usize, data),
+            VFIO_PCI_CONFIG_REGION_INDEX => {
+                if self.host.take_master_abort() {
+                    self.config.master_abort();
+                }
+                self.config.read(offset as usize, data);
+            }
             VFIO_PCI_BAR0_REGION_INDEX if inside(self.bar0, offset, data.len()) => {
                 self.read_registers(offset, data)
             }

@@ -161,10 +161,18 @@ fn a_killed_client_leaves_the_card_as_new_for_the_next() {
     let mut command = [9; 2];
     second.region_read(7, 4, &mut command).unwrap();
     assert_eq!(command, [0, 0]);
+    let mut status = [0; 2];
+    second.region_read(7, 6, &mut status).unwrap();
+    assert_eq!(status, [0x10, 0]);
     write_address(&mut second, fake::SOURCE, IOVA);
     write(&mut second, fake::LENGTH, 64);
     write(&mut second, fake::GO, 1);
     while read(&mut second, fake::READ_ERRORS) == 0 {}
+    second.region_read(7, 6, &mut status).unwrap();
+    assert_eq!(status, [0x10, 0x20], "received master abort");
+    second.region_write(7, 6, &[0, 0x20]).unwrap();
+    second.region_read(7, 6, &mut status).unwrap();
+    assert_eq!(status, [0x10, 0]);
     let stats = ask(&lab.dir, &Request::Stats).unwrap().stats.unwrap();
     assert_eq!(
         stats["cards"][0]["faults"], 1,

@@ -1,7 +1,7 @@
 //! The card's way to host memory, transfer by transfer: the latencies and rates of `pcie`, the same checked memory.
 
 use super::timing::BLOCK;
-use crate::pcie::{HostSide, PcieCounters, PACKET_OVERHEAD};
+use crate::pcie::{Access, HostSide, PcieCounters, PACKET_OVERHEAD};
 use crate::scenario::Pcie;
 use crate::time::{Ps, Rate, NS};
 use rand::Rng;
@@ -85,7 +85,7 @@ impl Dma {
         let done = host.iommu().read(addr, to);
         if let Err(error) = done {
             counters.faults += 1;
-            host.fault(now, error, "read");
+            host.fault(now, error, Access::Read);
         }
         done.is_ok()
     }
@@ -144,7 +144,7 @@ impl Dma {
                         Ok(()) => host.written(now, addr, &bytes),
                         Err(error) => {
                             counters.faults += 1;
-                            host.fault(now, error, "write");
+                            host.fault(now, error, Access::Write);
                         }
                     }
                 }

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use super::check;
 use super::error::KernelError;
 use super::sysfs::System;
@@ -22,26 +24,42 @@ pub struct Rebound {
     pub now: Option<String>,
 }
 
-/// Gives the function at `address` to vfio-pci, whatever driver has it. Nothing happens when vfio-pci has it already.
+/// Gives the function at `address` to vfio-pci, whatever driver has it. Nothing happens when vfio-pci has it already. What
+/// [`unbind`] must restore is noted before anything changes, so that either may be killed anywhere and done again.
 ///
 /// # Errors
 /// [`DeviceError::NotFound`], or a [`KernelError`] that names the command to run.
 pub fn bind(system: &System, address: PciAddress) -> Result<Rebound, DeviceError> {
     check::exists(system, address)?;
     let before = system.driver(address);
-    if before.as_deref() == Some(VFIO_PCI) {
+    let noted = Before::noted(system, address);
+    if before.as_deref() == Some(VFIO_PCI) && noted.is_none() {
         let now = before.clone();
         return Ok(Rebound { before, now });
     }
     check::iommu(system, address)?;
     check::module(system, address)?;
-    let writer = Writer::new(system, address, "bind");
-    writer.choose(VFIO_PCI)?;
-    if let Some(driver) = &before {
-        remember(system, address, Some(driver));
-        writer.release(driver)?;
+    // What was noted holds if a bind or an unbind has not come to its end: the driver is gone, or not yet gone.
+    let stands = noted.is_some_and(|noted| {
+        [None, Some(VFIO_PCI), noted.driver.as_deref()].contains(&before.as_deref())
+    });
+    if !stands {
+        let choice = system.driver_override(address);
+        let driver = before.clone();
+        Before { driver, choice }.note(system, address);
     }
-    writer.probe()?;
+    let writer = Writer::new(system, address, "bind");
+    if system.driver_override(address).as_deref() != Some(VFIO_PCI) {
+        writer.choose(VFIO_PCI)?;
+    }
+    match before.as_deref() {
+        Some(VFIO_PCI) => {}
+        Some(driver) => {
+            writer.release(driver)?;
+            writer.probe()?;
+        }
+        None => writer.probe()?,
+    }
     let now = system.driver(address);
     if now.as_deref() != Some(VFIO_PCI) {
         return Err(KernelError::NotBound {
@@ -54,57 +72,104 @@ pub fn bind(system: &System, address: PciAddress) -> Result<Rebound, DeviceError
 }
 
 /// Takes the function at `address` from vfio-pci and gives it to the driver that had it before [`bind`], or to the one
-/// that the kernel chooses. Nothing happens when vfio-pci does not have it.
+/// that the kernel chooses; puts `driver_override` back. Nothing happens when vfio-pci does not have it, but for the rest
+/// of a bind or unbind that was killed.
 ///
 /// # Errors
 /// As [`bind`]; [`DeviceError::Busy`] while a process uses the card: the kernel would wait for that process.
 pub fn unbind(system: &System, address: PciAddress) -> Result<Rebound, DeviceError> {
     check::exists(system, address)?;
     let before = system.driver(address);
-    if before.as_deref() != Some(VFIO_PCI) {
+    let noted = Before::noted(system, address);
+    let bound = before.as_deref() == Some(VFIO_PCI);
+    if !bound && noted.is_none() {
         let now = before.clone();
         return Ok(Rebound { before, now });
     }
-    match check::group_is_free(system, address) {
-        Ok(()) | Err(DeviceError::Kernel(_)) => {}
-        Err(busy) => return Err(busy),
+    if bound {
+        match check::group_is_free(system, address) {
+            Ok(()) | Err(DeviceError::Kernel(_)) => {}
+            Err(busy) => return Err(busy),
+        }
     }
     let writer = Writer::new(system, address, "unbind");
-    let previous = fs::read_to_string(note(system, address))
-        .ok()
-        .filter(|driver| system.driver_directory(driver).is_dir());
-    // A line feed alone takes the choice back.
-    writer.choose(previous.as_deref().unwrap_or("\n"))?;
-    writer.release(VFIO_PCI)?;
-    writer.probe()?;
-    if previous.is_some() {
-        writer.choose("\n")?;
+    // Without a note somebody else bound it: whatever was chosen was chosen for that.
+    let Before { driver, choice } = noted.unwrap_or_default();
+    let driver = driver.filter(|driver| system.driver_directory(driver).is_dir());
+    let chosen = driver.as_ref().or(choice.as_ref());
+    if bound || before.is_none() {
+        writer.choose(chosen.map_or(NO_CHOICE, String::as_str))?;
+        if bound {
+            writer.release(VFIO_PCI)?;
+        }
+        // A function that had no driver in spite of a choice shall have none.
+        if driver.is_some() || choice.is_none() {
+            writer.probe()?;
+        }
     }
-    remember(system, address, None);
+    if system.driver_override(address) != choice {
+        writer.choose(choice.as_deref().unwrap_or(NO_CHOICE))?;
+    }
+    Before::forget(system, address);
     Ok(Rebound {
         before,
         now: system.driver(address),
     })
 }
 
-/// The file that says which driver had the function.
-fn note(system: &System, address: PciAddress) -> PathBuf {
-    system.run.join(format!("{address}.driver"))
+/// A line feed alone takes a choice back.
+const NO_CHOICE: &str = "\n";
+
+/// What a function was before [`bind`].
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Before {
+    /// Its driver.
+    driver: Option<String>,
+    /// Its `driver_override`.
+    choice: Option<String>,
 }
 
-/// Notes the driver to restore. Without the note the kernel chooses one, which is the same unless somebody had chosen
-/// otherwise; so a failure is no reason to stop.
-fn remember(system: &System, address: PciAddress, driver: Option<&str>) {
-    let path = note(system, address);
-    let done = match driver {
-        Some(driver) => fs::create_dir_all(&system.run).and_then(|()| fs::write(&path, driver)),
-        None => fs::remove_file(&path),
-    };
-    match done {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!(%error, path = %path.display(), "the previous driver is not noted");
+impl Before {
+    /// Where it is noted until [`unbind`].
+    fn path(system: &System, address: PciAddress) -> PathBuf {
+        system.run.join(format!("{address}.driver"))
+    }
+
+    fn noted(system: &System, address: PciAddress) -> Option<Self> {
+        let text = fs::read_to_string(Self::path(system, address)).ok()?;
+        serde_json::from_str(&text).ok()
+    }
+
+    /// Without the note the kernel chooses a driver, which is the same unless somebody had chosen otherwise; so a failure
+    /// is no reason to stop.
+    fn note(&self, system: &System, address: PciAddress) {
+        let (path, new) = (
+            Self::path(system, address),
+            system.run.join(format!("{address}.driver.new")),
+        );
+        let text = serde_json::to_string(self).expect("two texts are plain data");
+        // Whole or not at all.
+        let done = fs::create_dir_all(&system.run)
+            .and_then(|()| fs::write(&new, text))
+            .and_then(|()| fs::rename(&new, &path));
+        match done {
+            // Nor will the kernel obey, and the user is told.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "the previous driver is not noted");
+            }
+            Ok(()) => {}
         }
-        _ => {}
+    }
+
+    fn forget(system: &System, address: PciAddress) {
+        let path = Self::path(system, address);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, path = %path.display(), "the note of the previous driver stays");
+            }
+            _ => {}
+        }
     }
 }
 
@@ -181,10 +246,8 @@ mod tests {
             assert_eq!(bind(&machine.system, CARD).unwrap(), there);
             let back = rebound(Some(VFIO_PCI), Some(driver));
             assert_eq!(unbind(&machine.system, CARD).unwrap(), back);
-            let chosen =
-                fs::read_to_string(machine.system.function(CARD).join("driver_override")).unwrap();
-            assert_eq!(chosen, "\n", "the choice is taken back");
-            assert!(!note(&machine.system, CARD).exists());
+            assert_eq!(machine.system.driver_override(CARD), None);
+            assert!(!Before::path(&machine.system, CARD).exists());
         }
     }
 
@@ -211,6 +274,118 @@ mod tests {
         let unbound = unbind(&machine.system, CARD).unwrap();
         assert_eq!(unbound, rebound(Some("native"), Some("native")));
         assert!(machine.written.lock().unwrap().is_empty());
+    }
+
+    /// Functions as an operator may have them: driver, `driver_override`.
+    const FOUND: [(Option<&str>, Option<&str>); 6] = [
+        (None, None),
+        (None, Some("spare")),
+        (Some("native"), None),
+        (Some("native"), Some("native")),
+        (Some("native"), Some(VFIO_PCI)),
+        (Some("special"), Some("special")),
+    ];
+
+    fn found(driver: Option<&str>, choice: Option<&str>) -> Machine {
+        let machine = Machine::new(driver);
+        if let Some(choice) = choice {
+            machine.tell("sys/bus/pci/devices/0000:17:00.0/driver_override", choice);
+        }
+        machine
+    }
+
+    /// A function is as it was before [`bind`]. One without driver or choice goes to the driver that the kernel chooses.
+    fn assert_restored(machine: &Machine, driver: Option<&str>, choice: Option<&str>, when: &str) {
+        let native = driver.is_none() && choice.is_none();
+        let driver = if native { Some("native") } else { driver };
+        assert_eq!(machine.system.driver(CARD).as_deref(), driver, "{when}");
+        let now = machine.system.driver_override(CARD);
+        assert_eq!(now.as_deref(), choice, "{when}");
+        assert!(!Before::path(&machine.system, CARD).exists(), "{when}");
+    }
+
+    #[test]
+    fn the_choice_of_the_operator_comes_back() {
+        for (driver, choice) in FOUND {
+            let machine = found(driver, choice);
+            bind(&machine.system, CARD).unwrap();
+            unbind(&machine.system, CARD).unwrap();
+            assert_restored(&machine, driver, choice, &format!("{driver:?} {choice:?}"));
+        }
+    }
+
+    /// Writes of a bind or unbind: none needs more.
+    const WRITES: usize = 4;
+
+    #[test]
+    fn a_bind_that_is_killed_anywhere_can_be_done_again_and_undone() {
+        for (driver, choice) in FOUND {
+            for (count, again) in (0..=WRITES).flat_map(|count| [(count, true), (count, false)]) {
+                let when = format!("{driver:?} {choice:?}, killed after {count}, {again}");
+                let mut machine = found(driver, choice);
+                machine.stop_after(count);
+                let _ = bind(&machine.system, CARD);
+                machine.obey();
+                if again {
+                    bind(&machine.system, CARD).expect(&when);
+                    let now = machine.system.driver(CARD);
+                    assert_eq!(now.as_deref(), Some(VFIO_PCI), "{when}");
+                }
+                unbind(&machine.system, CARD).expect(&when);
+                assert_restored(&machine, driver, choice, &when);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unbind_that_is_killed_anywhere_can_be_done_again_and_undone() {
+        for (driver, choice) in FOUND {
+            for (count, again) in (0..=WRITES).flat_map(|count| [(count, true), (count, false)]) {
+                let when = format!("{driver:?} {choice:?}, killed after {count}, {again}");
+                let mut machine = found(driver, choice);
+                bind(&machine.system, CARD).expect(&when);
+                let note = fs::read_to_string(Before::path(&machine.system, CARD)).unwrap();
+                machine.stop_after(count);
+                if unbind(&machine.system, CARD).is_ok() {
+                    // Killed at the very end.
+                    fs::write(Before::path(&machine.system, CARD), note).unwrap();
+                }
+                machine.obey();
+                if again {
+                    bind(&machine.system, CARD).expect(&when);
+                    let now = machine.system.driver(CARD);
+                    assert_eq!(now.as_deref(), Some(VFIO_PCI), "{when}");
+                }
+                unbind(&machine.system, CARD).expect(&when);
+                assert_restored(&machine, driver, choice, &when);
+            }
+        }
+    }
+
+    #[test]
+    fn a_note_that_is_out_of_date_is_written_anew() {
+        let mut machine = found(Some("native"), None);
+        machine.stop_after(1);
+        let _ = bind(&machine.system, CARD);
+        machine.obey();
+        // Somebody else goes on from there.
+        fs::remove_file(machine.system.function(CARD).join("driver")).unwrap();
+        fs::create_dir_all(machine.system.driver_directory("special")).unwrap();
+        machine.tell(
+            "sys/bus/pci/devices/0000:17:00.0/driver_override",
+            "special",
+        );
+        machine
+            .system
+            .write(
+                &machine.system.sys.join("bus/pci/drivers_probe"),
+                &CARD.to_string(),
+            )
+            .unwrap();
+        assert_eq!(machine.system.driver(CARD).as_deref(), Some("special"));
+        bind(&machine.system, CARD).unwrap();
+        unbind(&machine.system, CARD).unwrap();
+        assert_restored(&machine, Some("special"), Some("special"), "");
     }
 
     #[test]

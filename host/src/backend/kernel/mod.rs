@@ -31,6 +31,7 @@ use crate::address::PciAddress;
 use crate::backend::vectors::Vectors;
 use crate::device::{Device, DeviceError, Identity};
 use crate::memory::{before_doorbell, Memory};
+use crate::numa::Node;
 
 /// Looks at memory that cost a pause of the processor each, then a yield, before the poller starts to sleep.
 const SPINS: u32 = 256;
@@ -42,6 +43,7 @@ const NAP: Duration = Duration::from_micros(50);
 #[derive(Debug)]
 pub struct Kernel {
     identity: Identity,
+    node: Option<Node>,
     // Unmapped before the function is given up.
     bar0: MappedOwningPciRegion,
     function: VfioPciDevice,
@@ -105,7 +107,9 @@ impl Kernel {
                 device,
                 bar0_bytes: bar0.len() as u64,
                 vectors: vectors.len(),
+                numa_node: system.numa_node(address),
             },
+            node: system.near(address),
             bar0,
             function,
             vectors,
@@ -113,7 +117,7 @@ impl Kernel {
             looks: AtomicU32::new(0),
         };
         this.set_command().map_err(failed("enabling DMA"))?;
-        debug!(address = text, iova_ranges = ?this.iova_ranges(), "opened");
+        debug!(address = text, node = ?this.node, iova_ranges = ?this.iova_ranges(), "opened");
         Ok(this)
     }
 
@@ -164,6 +168,10 @@ fn lockable() -> Option<u64> {
 impl Device for Kernel {
     fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
     }
 
     fn read32(&self, offset: u32) -> Result<u32, DeviceError> {

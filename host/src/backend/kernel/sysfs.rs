@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::address::PciAddress;
+use crate::numa::{self, Node};
 
 /// Writes a text to a file.
 type Write = Box<dyn Fn(&Path, &str) -> io::Result<()> + Send + Sync>;
@@ -49,11 +50,39 @@ impl System {
         link_name(&self.function(address).join("driver"))
     }
 
+    /// The driver that somebody has chosen for a function, if anybody has.
+    pub fn driver_override(&self, address: PciAddress) -> Option<String> {
+        let text = fs::read_to_string(self.function(address).join("driver_override")).ok()?;
+        match text.trim() {
+            "" | "(null)" => None,
+            chosen => Some(chosen.to_owned()),
+        }
+    }
+
     /// The IOMMU group of a function, if it has one.
     pub fn group(&self, address: PciAddress) -> Option<u32> {
         link_name(&self.function(address).join("iommu_group"))?
             .parse()
             .ok()
+    }
+
+    /// The NUMA node that a function is attached to, if the firmware says.
+    pub fn numa_node(&self, address: PciAddress) -> Option<u32> {
+        // -1 stands for unknown.
+        let text = fs::read_to_string(self.function(address).join("numa_node")).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// The same with the processors near it, if the machine has memory on other nodes too.
+    pub fn near(&self, address: PciAddress) -> Option<Node> {
+        let number = self.numa_node(address)?;
+        let list = |path: PathBuf| numa::numbers(&fs::read_to_string(path).ok()?);
+        let nodes = list(self.sys.join("devices/system/node/has_memory"))?;
+        let cpus = list(self.function(address).join("local_cpulist"));
+        (nodes.len() > 1).then(|| Node {
+            number,
+            cpus: cpus.unwrap_or_default(),
+        })
     }
 
     /// The node through which a group is had.
@@ -105,7 +134,7 @@ pub(super) mod fake {
     //! A machine made of files: one card, `0000:17:00.0`, in group 7.
 
     use std::os::unix::fs::symlink;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -179,14 +208,40 @@ pub(super) mod fake {
         }
 
         pub fn put(&self, path: &str) {
+            self.tell(path, "");
+        }
+
+        /// Gives a file a content.
+        pub fn tell(&self, path: &str, text: &str) {
             let path = self.root.join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, "").unwrap();
+            fs::write(path, text).unwrap();
         }
 
         /// The kernel refuses every write.
         pub fn refuse(&mut self, errno: i32) {
             self.system.write = Box::new(move |_, _| Err(io::Error::from_raw_os_error(errno)));
+        }
+
+        /// Every write but the first `count` fails: whoever stops at once then does no more than if it had been killed.
+        pub fn stop_after(&mut self, count: usize) {
+            let (kernel, left) = (self.kernel(), AtomicUsize::new(count));
+            self.system.write = Box::new(move |path, text| {
+                let more = |left: usize| left.checked_sub(1);
+                match left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
+                    Ok(_) => kernel(path, text),
+                    Err(_) => Err(io::ErrorKind::Interrupted.into()),
+                }
+            });
+        }
+
+        /// Writes are obeyed again.
+        pub fn obey(&mut self) {
+            self.system.write = self.kernel();
+        }
+
+        fn kernel(&self) -> Write {
+            kernel(self.root.join("sys"), Arc::clone(&self.written))
         }
     }
 
@@ -210,13 +265,52 @@ pub(super) mod fake {
                         "" | "(null)" => "native",
                         chosen => chosen,
                     };
-                    symlink(
-                        sys.join("bus/pci/drivers").join(driver),
-                        function.join("driver"),
-                    )
+                    let directory = sys.join("bus/pci/drivers").join(driver);
+                    match directory.is_dir() && !function.join("driver").exists() {
+                        true => symlink(directory, function.join("driver")),
+                        false => Ok(()),
+                    }
                 }
                 _ => fs::write(path, text),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::{Machine, CARD};
+    use super::*;
+
+    /// What is known of the node: as (`numa_node`, nodes with memory, `local_cpulist`).
+    fn near(node: &str, nodes: &str, cpus: &str) -> (Option<u32>, Option<Node>) {
+        let machine = Machine::new(None);
+        machine.tell("sys/bus/pci/devices/0000:17:00.0/numa_node", node);
+        machine.tell("sys/bus/pci/devices/0000:17:00.0/local_cpulist", cpus);
+        machine.tell("sys/devices/system/node/has_memory", nodes);
+        (machine.system.numa_node(CARD), machine.system.near(CARD))
+    }
+
+    #[test]
+    fn a_card_has_a_node_when_the_firmware_says_and_there_are_several() {
+        let node = |number, cpus: &[usize]| {
+            let cpus = cpus.to_vec();
+            Some(Node { number, cpus })
+        };
+        assert_eq!(near("1\n", "0-1\n", "2-3\n"), (Some(1), node(1, &[2, 3])));
+        assert_eq!(near("2\n", "0,2\n", "\n"), (Some(2), node(2, &[])));
+        assert_eq!(
+            near("0\n", "0\n", "0-3\n"),
+            (Some(0), None),
+            "the only node"
+        );
+        assert_eq!(near("-1\n", "0-1\n", "0-3\n"), (None, None), "unknown");
+        let machine = Machine::new(None);
+        assert_eq!(
+            machine.system.numa_node(CARD),
+            None,
+            "a kernel without NUMA"
+        );
+        assert_eq!(machine.system.near(CARD), None);
     }
 }

@@ -98,6 +98,7 @@ impl VfioUser {
                 device: (ids >> 16) as u16,
                 bar0_bytes,
                 vectors: vectors.len(),
+                numa_node: None,
             },
             link: Mutex::new(link),
             vectors,

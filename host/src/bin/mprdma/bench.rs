@@ -1,11 +1,9 @@
 //! `bench write-bw`: RDMA WRITE bandwidth with perftest's flags and table, in the card's own time.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use anyhow::Result;
 use mprdma_host::exchange::{Endpoint, Region};
-use mprdma_host::memory::Memory;
 use mprdma_host::verbs::{Access, Mr, SendFlags, SendWr};
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::params::MAX_MESSAGE;
@@ -182,7 +180,7 @@ fn region(args: &WriteBw, session: &Session, slot: u64) -> Result<Mr> {
         .ok()
         .and_then(|slot| slot.checked_mul(args.qp));
     let bytes = bytes.ok_or_else(|| usage("--size times --qp does not fit into memory"))?;
-    let memory = Arc::new(Memory::allocate(bytes, args.setup.pages())?);
+    let memory = session.opened.context.allocate(bytes, args.setup.pages())?;
     Ok(session.pd.register(
         &memory,
         0,

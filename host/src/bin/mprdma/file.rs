@@ -116,7 +116,7 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
     let mut session = Session::new(opened, talk, &args.path, 1, DEPTH, 1)?.by_events(args.events);
     let value = talking(&mut session, |session| {
         let round = accept.buffer.min(bytes).max(1);
-        let buffer = allocate(round, args.buffer_offset, args.setup.pages())?;
+        let buffer = allocate(session, round, args.buffer_offset, args.setup.pages())?;
         let mr = session.pd.register(
             &buffer,
             args.buffer_offset,
@@ -155,12 +155,12 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
 }
 
 /// Memory for `bytes` bytes that start `offset` bytes behind a page boundary.
-fn allocate(bytes: u64, offset: usize, page: PageSize) -> Result<Arc<Memory>> {
+fn allocate(session: &Session, bytes: u64, offset: usize, page: PageSize) -> Result<Arc<Memory>> {
     let size = usize::try_from(bytes)
         .ok()
         .and_then(|bytes| bytes.checked_add(offset));
     let size = size.ok_or_else(|| usage("the buffer does not fit into memory"))?;
-    Ok(Arc::new(Memory::allocate(size, page)?))
+    Ok(session.opened.context.allocate(size, page)?)
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -358,7 +358,7 @@ fn receive_all(
     round: u64,
     report: &Report,
 ) -> Result<Value> {
-    let buffer = allocate(round, args.buffer_offset, args.setup.pages())?;
+    let buffer = allocate(session, round, args.buffer_offset, args.setup.pages())?;
     let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     let mr = session
         .pd

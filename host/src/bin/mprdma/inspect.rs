@@ -235,6 +235,7 @@ pub fn describe(address: &Address, control: &Control) -> Result<Value> {
         "completion_modes": if identity.vectors > 0 { vec!["polling", "events"] } else { vec!["polling"] },
         "moderation_us": moderation::intervals(control)?,
         "hugepages": huge_pages(),
+        "numa_node": identity.numa_node,
         "mac": control.mac()?.to_string(),
         "ipv4": port.as_ref().and_then(|port| port.ipv4).map(|ip| ip.to_string()),
         "ipv6": port.as_ref().and_then(|port| port.ipv6).map(|ip| ip.to_string()),

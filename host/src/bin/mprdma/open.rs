@@ -43,6 +43,8 @@ impl Opened {
         if let Some(interval) = setup.moderation_us {
             context.set_moderation(None, interval)?;
         }
+        // It is the thread that polls.
+        context.keep_thread_near();
         let owner = Owner::announce(&args.device, &context, role);
         Ok(Self {
             _owner: owner,

@@ -319,6 +319,7 @@ pub fn hold(args: &Hold, report: &Report) -> Result<()> {
     if let Some(interval) = args.setup.moderation_us {
         context.set_moderation(None, interval)?;
     }
+    context.keep_thread_near();
     let owner = Owner::announce(&args.device.device, &context, "mprdma hold");
     info!(address = %args.device.device, "held");
     report.note(format!(
