@@ -173,11 +173,21 @@ info_as_user() {
     chown root /dev/vfio/$(group $A)
 }
 
+# Starts `mprdma hold` behind the command $before, if there is one, and waits until it has the card. What an earlier one
+# has said must not count.
+hold() {
+    rm -f /tmp/hold
+    $before mprdma hold "$@" > /tmp/hold 2>&1 &
+    holder=$!
+    until grep -q held /tmp/hold 2> /dev/null; do
+        [ -e /proc/$holder ] || fail "it ended: $(cat /tmp/hold)"
+        sleep 0.1
+    done
+}
+
 # A card that a process has: others ask that process, and nobody takes the card from it.
 busy() {
-    mprdma hold -d $A > /tmp/hold 2>&1 &
-    holder=$!
-    until grep -q held /tmp/hold; do sleep 0.1; done
+    hold -d $A
     mprdma info -d $A | grep "holder .*mprdma hold"
     refused 3 "in use by" mprdma bench write-bw -d $A $TO_A 127.0.0.1
     refused 3 "in use by" mprdma unbind $A
@@ -202,9 +212,8 @@ near() {
 held_near() {
     card=$1 node=$2 other=$3 cpus=$4
     shift 4
-    "$@" mprdma hold -d $card > /tmp/hold 2>&1 &
-    holder=$!
-    until grep -q held /tmp/hold; do sleep 0.1; done
+    before=$*
+    hold -d $card
     mprdma --json info -d $card | grep "\"numa_node\": $node"
     grep memfd:mprdma /proc/$holder/numa_maps | tee /tmp/maps
     grep -q "prefer.*:$node .* N$node=" /tmp/maps
@@ -216,9 +225,7 @@ held_near() {
 }
 
 queue_pairs() {
-    mprdma hold -d $A > /tmp/hold 2>&1 &
-    holder=$!
-    until grep -q held /tmp/hold; do sleep 0.1; done
+    hold -d $A
     for n in 1 2 3; do mprdma qp create -d $A; done
     [ "$(mprdma --json qp list -d $A | grep -c '"qpn"')" = 3 ]
     mprdma qp show -d $A 2
