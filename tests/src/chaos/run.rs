@@ -93,6 +93,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     player.rig.sim.schedule(&plan.events);
     player.play()?;
     let time = player.rig.sim.now() - player.start;
+    player.settle()?;
     // Stragglers and late duplicates must change nothing.
     player.rig.sim.run(AFTER);
     player.check_memory()?;
@@ -157,6 +158,23 @@ impl Player<'_> {
                 }
             }
             self.rig.sim.run(US / 2);
+        }
+        Ok(())
+    }
+
+    /// A READ is done when its data are there; that its peer has heard so may take more retransmissions.
+    fn settle(&mut self) -> Result<()> {
+        let reads = |flow: &Flow| flow.messages.iter().any(|m| m.reads);
+        let end = self.rig.sim.now() + self.plan.bound;
+        for flow in self.plan.flows.iter().filter(|flow| reads(flow)) {
+            loop {
+                let peer = self.ends(flow).1.query()?;
+                if peer.snd_una == peer.snd_lim {
+                    break;
+                }
+                ensure!(self.rig.sim.now() < end, "answers are not acknowledged");
+                self.rig.sim.run(US);
+            }
         }
         Ok(())
     }
