@@ -7,6 +7,7 @@ pub mod headers;
 pub mod layouts;
 pub mod mr_table;
 pub mod place;
+pub mod read_book;
 pub mod receiver;
 pub mod rx_classify;
 pub mod rx_parse;

@@ -253,6 +253,48 @@ pub struct MrAnswer {
     pub iova: Bits<64>,
 }
 
+/// Question to the READ book: where do the bytes of a READ RESPONSE packet go?
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct ReadQuery {
+    pub qpn: Bits<16>,
+    /// MPETH wsn: the slot.
+    pub wsn: Bits<24>,
+    /// MPETH offset.
+    pub offset: Bits<16>,
+    pub length: Bits<13>,
+    /// MPETH Tail.
+    pub tail: bool,
+}
+
+/// A step of a queue pair's receive half that READs wait for. All that was placed before it is in host memory.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct ReadEvent {
+    pub qpn: Bits<16>,
+    /// Every PSN before it has arrived.
+    pub aack: Bits<24>,
+    /// A READ REQUEST was accepted: PSN, slot, and what it asks for.
+    pub request: bool,
+    /// The last packet of a READ RESPONSE was accepted: PSN and slot.
+    pub tail: bool,
+    pub psn: Bits<24>,
+    pub slot: Bits<4>,
+    pub iova: Bits<64>,
+    pub length: Bits<32>,
+    /// Nothing to do: tells that everything before is done.
+    pub marker: bool,
+}
+
+/// A READ of the peer to answer now.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct Respond {
+    pub qpn: Bits<16>,
+    /// Life of the queue pair in which the peer asked: each CREATE_QP begins one.
+    pub life: Bits<4>,
+    pub slot: Bits<4>,
+    pub iova: Bits<64>,
+    pub length: Bits<32>,
+}
+
 /// An arriving request packet, for the receiver engine.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct RxEvent {
