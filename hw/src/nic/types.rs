@@ -24,7 +24,8 @@ pub struct CfgReq {
     pub image: Bits<1024>,
 }
 
-/// A message whose WQE is fetched, checked and given PSNs: what the launched-message ring holds.
+/// A message whose WQE is fetched, checked and given PSNs, or the answer to a READ of the peer: what the
+/// launched-message ring holds.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Launch {
     pub qpn: Bits<16>,
@@ -47,10 +48,12 @@ pub struct Launch {
     pub rkey: Bits<32>,
     pub length: Bits<32>,
     pub imm: Bits<32>,
-    /// Receive WQE that the message takes at the peer, when it takes one.
+    /// Receive WQE that the message takes at the peer, when it takes one; slot of a READ or of the answer to one.
     pub wsn: Bits<24>,
     /// IBA code of the path MTU.
     pub mtu: Bits<3>,
+    /// The answer to a READ of the peer: no WQE, no completion.
+    pub response: bool,
 }
 
 /// Fetched work: `packets` more PSNs may be sent.
@@ -112,12 +115,15 @@ pub struct ReceiverNote {
     pub marked: bool,
 }
 
-/// Messages that left the launched-message ring.
+/// A message is done, in one step or in two: a READ, and what completes behind it, leaves the ring first.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Retired {
     pub qpn: Bits<16>,
-    /// PSNs that they held.
+    /// It left the launched-message ring, with so many PSNs.
+    pub ring: bool,
     pub packets: Bits<24>,
+    /// A work request is completed.
+    pub own: bool,
 }
 
 /// An ACK or NAK that arrived, ICRC good, for the sender engine.
@@ -181,6 +187,8 @@ pub struct PacketCmd {
     pub rkey: Bits<32>,
     /// Payload bytes of this packet, 0 to 4096; the payload follows on the payload stream when it is not 0.
     pub length: Bits<13>,
+    /// RETH DMA length.
+    pub dma_length: Bits<32>,
     pub imm: Bits<32>,
     pub marker: bool,
 }

@@ -58,6 +58,7 @@ pub(super) const ROLES: &[(&str, Role)] = &[
     ("tx_build.headers.addresses", Role::PerQp(ADDRESS)),
     ("tx_complete.states", Role::PerQp(COMPLETE)),
     ("tx_complete.ring", Role::PerQp(OPEN_MESSAGE)),
+    ("tx_complete.holds", Role::Record(Queue)),
     // A queue pair goes to ERROR once: room for all of them at a time.
     (
         "tx_complete.errors.ram",
@@ -94,6 +95,13 @@ const SEND_QUEUE: &[(&str, Share)] = &[
     ("blocked", All(Rc)),
     ("slot", All(Rc)),
     ("messages", All(Rc)),
+    // READs: how many are open, and who waits for them.
+    ("own", All(Queue)),
+    ("reads", All(Queue)),
+    ("next_read", All(Queue)),
+    ("reads_wait", All(Queue)),
+    ("fenced", All(Queue)),
+    ("life", All(Queue)),
     ("packets", All(Rc)),
     ("next_psn", All(Rc)),
     ("pd", All(Rc)),
@@ -175,6 +183,8 @@ const MESSAGE: &[(&str, Share)] = &[
     ("imm", All(Queue)),
     ("mtu", All(Queue)),
     ("with_imm", All(Queue)),
+    ("read", All(Queue)),
+    ("response", All(Queue)),
     // Travel in MPETH.
     ("wsn", All(MpQueue)),
     ("sync", All(MpQueue)),
@@ -199,6 +209,9 @@ const COMPLETE: &[(&str, Share)] = &[
     ("failed", All(Rc)),
     ("tail", All(Rc)),
     ("live", All(Rc)),
+    ("front", All(Queue)),
+    ("held", All(Queue)),
+    ("reads", All(Queue)),
     ("una", All(Rc)),
     ("limit", All(Rc)),
     ("cqn", All(Rc)),
@@ -211,6 +224,8 @@ const OPEN_MESSAGE: &[(&str, Share)] = &[
     ("wqe_index", All(Queue)),
     ("status", All(Queue)),
     ("signaled", All(Queue)),
+    ("read", All(Queue)),
+    ("response", All(Queue)),
 ];
 
 const RECEIVER: &[(&str, Share)] = &[
