@@ -342,9 +342,17 @@ pub struct RxAction {
     pub ack: AckCmd,
     /// Keep immediate and length of receive WQE `wsn` until its completion is due.
     pub store: bool,
+    /// Receive WQE, or slot of a READ.
     pub wsn: Bits<24>,
     pub imm: Bits<32>,
+    /// Bytes of the message, or those that a READ REQUEST asks for, from `iova` on.
     pub byte_len: Bits<32>,
+    /// A READ REQUEST, of PSN `ack.sack`.
+    pub request: bool,
+    /// The last packet of a READ RESPONSE, of PSN `ack.sack`.
+    pub read_tail: bool,
+    /// `ack.aack` moved: READs that wait for it may go on.
+    pub advances: bool,
     /// Completions that are due now, from `due_wsn` on, to CQ `cqn`.
     pub due: Bits<8>,
     pub due_wsn: Bits<24>,

@@ -80,6 +80,13 @@ pub(super) const ROLES: &[(&str, Role)] = &[
         "place.slots",
         Role::PerQp(&[("imm", All(MpQueue)), ("byte_len", All(MpQueue))]),
     ),
+    // READs in flight, 16 per direction: a reliable connection of one path keeps their addresses and PSNs too.
+    ("read_book.states", Role::Record(Queue)),
+    ("read_book.slots_open", Role::Record(Queue)),
+    ("read_book.reads", Role::Record(Queue)),
+    ("read_book.ends_at", Role::Record(Queue)),
+    ("read_book.requests", Role::Record(Queue)),
+    ("read_book.list.ram", Role::Record(Queue)),
     ("telemetry.sender_stats.tallies", Role::Record(Telemetry)),
     ("telemetry.receiver_stats.tallies", Role::Record(Telemetry)),
 ];
