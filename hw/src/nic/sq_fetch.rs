@@ -10,7 +10,7 @@ use crate::record;
 use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE, RIGHT_LOCAL_WRITE};
 use mprdma_spec::config::{MESSAGE_RING_LOG2, READ_SLOTS_LOG2, RESPONSE_ENTRIES};
 use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SYNC};
-use mprdma_spec::params::MAX_MESSAGE;
+use mprdma_spec::params::{MAX_MESSAGE, READ_PACKETS_LOG2};
 use mprdma_spec::status::WcStatus;
 
 record! {
@@ -310,7 +310,7 @@ block! {
             bad_length: Bits<8> = bits(WcStatus::LocalLengthError as u64),
             bad_key: Bits<8> = bits(WcStatus::LocalProtectionError as u64),
             longest: Bits<32> = bits(MAX_MESSAGE),
-            longest_read: Bits<32> = bits(1 << 16),
+            longest_read: Bits<32> = bits(1 << READ_PACKETS_LOG2),
             most_reads: Bits<5> = bits(1 << READ_SLOTS_LOG2),
             most_messages: Bits<7> = bits(1 << MESSAGE_RING_LOG2),
             most_own: Bits<7> = bits((1 << MESSAGE_RING_LOG2) - RESPONSE_ENTRIES as u64),

@@ -482,7 +482,7 @@ impl Bench {
             });
         }
         self.report.requests += usize::from(out.request);
-        self.report.read_tails += usize::from(out.read_tail);
+        self.report.read_tails += usize::from(out.response_ends);
         self.report.placed += usize::from(out.place);
         self.report.due += out.due as usize;
         let slid = context.rcv_nxt.wrapping_sub(before.rcv_nxt) & 0xff_ffff;
@@ -688,8 +688,8 @@ fn action(
         store: out.store.is_some(),
         due: bits(out.due.into()),
         request: out.request,
-        read_tail: out.read_tail,
-        advances: out.advances,
+        read_tail: out.response_ends,
+        advances: out.ack.is_some_and(|ack| ack.aack != before.rcv_nxt),
         marker: out.marker,
         ..RxAction::default()
     };
@@ -710,7 +710,7 @@ fn action(
         (expected.iova, care.iova) = (record.mr.iova, all());
         (expected.byte_len, care.byte_len) = (record.dma_length, all());
     }
-    if out.request || out.read_tail {
+    if out.request || out.response_ends {
         (expected.wsn, care.wsn) = (record.wsn, all());
     }
     if out.place {

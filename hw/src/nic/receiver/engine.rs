@@ -359,9 +359,7 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.found.next.is_request = self.operation.val() == self.op_request.val();
         self.found.next.is_response = (self.operation.val() >= self.op_response_first.val())
             & (self.operation.val() <= self.op_response_only.val());
-        // Whoever is asked for data must be able to send.
-        self.found.next.receives = (((self.loaded.val().state == self.rtr.val())
-            & (self.operation.val() != self.op_request.val()))
+        self.found.next.receives = ((self.loaded.val().state == self.rtr.val())
             | (self.loaded.val().state == self.rts.val()))
             & (self.event_1.q.val().pkey == self.loaded.val().pkey);
         self.found.next.ahead = self.event_1.q.val().psn - self.loaded.val().rcv_nxt;
@@ -443,7 +441,9 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.wsn_missing.next = !self.dist_2.q.val().posted.any()
             | (self.dist_2.q.val().posted > self.half_16.val())
             | (self.dist_2.q.val().wsn_ahead >= self.receive_window.val());
-        self.cond.next.no_wqe = self.event_2.q.val().flags.get_bit(3) & self.wsn_missing.val();
+        // Whoever is asked for data must be able to send.
+        self.cond.next.no_wqe = (self.event_2.q.val().flags.get_bit(3) & self.wsn_missing.val())
+            | (self.dist_2.q.val().is_request & (self.state_2.q.val().state != self.rts.val()));
         self.cond_3.d.next = self.cond.val();
         self.slot_3.d.next = self.one_slot.val() << self.index.val();
         self.state_3.d.next = self.state_2.q.val();

@@ -58,6 +58,7 @@ pub struct Conditions {
     pub form_good: bool,
     pub access_good: bool,
     pub sync_early: bool,
+    /// No receive WQE for a completion, or no sender half for an answer.
     pub no_wqe: bool,
 }
 
