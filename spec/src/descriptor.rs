@@ -10,6 +10,8 @@ pub enum WrOpcode {
     RdmaWrite = 0,
     /// RDMA WRITE with immediate data: takes a receive WQE of the peer.
     RdmaWriteWithImm = 1,
+    /// RDMA READ: [`sq_wqe::RADDR`] of the peer to [`sq_wqe::LADDR`] here.
+    RdmaRead = 2,
 }
 
 /// [`sq_wqe::FLAGS`] bit: a CQE is wanted on success (errors always make one).
@@ -68,6 +70,8 @@ pub const CQE_WITH_IMM: u64 = 1 << 0;
 pub enum WcOpcode {
     /// An RDMA WRITE of this side.
     RdmaWrite = 0,
+    /// An RDMA READ of this side.
+    RdmaRead = 2,
     /// A receive WQE taken by the peer's RDMA WRITE with immediate.
     RecvRdmaWithImm = 0x81,
 }

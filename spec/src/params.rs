@@ -54,6 +54,9 @@ pub const GRANTS_FULL: usize = 960;
 pub const GRANTS_PER_SLOW_LOG2: usize = 2;
 /// Largest message in bytes (protocol section 9).
 pub const MAX_MESSAGE: u64 = 1 << 31;
+/// log2 of the packets that the answer to a READ may have: MPETH's offset, by which they are placed, does not count further
+/// (protocol section 7). That is 2^28 bytes at MTU 4096, 2^24 at MTU 256.
+pub const READ_PACKETS_LOG2: u32 = 16;
 /// Path MTUs in bytes, indexed by IBA code minus one.
 pub const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 
@@ -64,6 +67,15 @@ pub const fn mtu_bytes(code: u8) -> Option<u32> {
         Some(128 << code)
     } else {
         None
+    }
+}
+
+/// Most bytes of a READ over the path MTU with IBA code `code`.
+#[must_use]
+pub const fn max_read(code: u8) -> Option<u64> {
+    match mtu_bytes(code) {
+        Some(mtu) => Some((mtu as u64) << READ_PACKETS_LOG2),
+        None => None,
     }
 }
 

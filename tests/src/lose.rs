@@ -1,13 +1,16 @@
 //! A tap that loses chosen transmissions of chosen packets, or the answers to them.
 
 use mprdma_sim::fabric::{Crossing, Node, Tap};
-use mprdma_spec::wire::frame::{Body, Frame};
+use mprdma_spec::wire::bth::opcode;
+use mprdma_spec::wire::frame::Frame;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What is lost of one packet.
 #[derive(Clone, Debug, Default)]
 pub struct Loss {
+    /// The card that sends it; the other one answers.
+    pub from: usize,
     /// PSN of the packet.
     pub psn: u32,
     /// Which of its transmissions, from 1.
@@ -19,12 +22,12 @@ pub struct Loss {
 #[derive(Default)]
 struct State {
     loss: Loss,
-    /// Transmissions and ACKs seen of each PSN.
+    /// Transmissions and ACKs seen of each PSN of that card.
     seen: HashMap<u32, (u32, u32)>,
     lost: (u32, u32),
 }
 
-/// The tap; clones are the same. Data are looked for where card 0 sends, ACKs where card 1 does.
+/// The tap; clones are the same.
 #[derive(Clone, Default)]
 pub struct Lose(Arc<Mutex<State>>);
 
@@ -58,13 +61,17 @@ impl Tap for Lose {
         let Ok(frame) = Frame::parse(crossing.frame) else {
             return false;
         };
+        let Node::Card(card) = crossing.from else {
+            return false;
+        };
+        let data = opcode::is_mp_data(frame.bth.opcode);
+        let acks = frame.bth.opcode == opcode::MP_ACK;
+        if !(data && card == state.loss.from || acks && card != state.loss.from) {
+            return false;
+        }
         let psn = frame.bth.psn.value();
         let counts = state.seen.entry(psn).or_default();
-        let (count, data) = match (crossing.from, frame.body) {
-            (Node::Card(0), Body::MpWrite { .. }) => (&mut counts.0, true),
-            (Node::Card(1), Body::MpAck { .. }) => (&mut counts.1, false),
-            _ => return false,
-        };
+        let count = if data { &mut counts.0 } else { &mut counts.1 };
         *count += 1;
         let count = *count;
         let which = if data {

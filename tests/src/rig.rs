@@ -90,6 +90,8 @@ pub struct PairAttr {
     pub rts: RtsAttr,
     /// Entries of the send and of the receive queue.
     pub depth: usize,
+    /// What each side may ask the other for.
+    pub access: Access,
 }
 
 impl Default for PairAttr {
@@ -102,6 +104,18 @@ impl Default for PairAttr {
             psn: 0x12_3456,
             rts: RtsAttr::new(0),
             depth: 64,
+            access: everything(),
+        }
+    }
+}
+
+impl PairAttr {
+    /// First PSN of `tx`, or in `reverse` of `rx`.
+    #[must_use]
+    pub const fn first_psn(&self, reverse: bool) -> u32 {
+        match reverse {
+            false => self.psn,
+            true => self.psn ^ 0x55_5555,
         }
     }
 }
@@ -175,8 +189,7 @@ impl Side {
 
     /// Registers part of `memory`.
     pub fn register(&self, memory: &Arc<Memory>, offset: usize, bytes: usize) -> Result<Mr> {
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-        Ok(self.pd.register(memory, offset, bytes, access)?)
+        Ok(self.pd.register(memory, offset, bytes, everything())?)
     }
 }
 
@@ -241,31 +254,46 @@ impl Rig {
 
     /// Takes both queue pairs from RESET to RTS.
     pub fn connect(pair: &Pair, attr: &PairAttr) -> Result<()> {
-        let Pair { tx, rx, from, to } = pair;
-        let reverse_psn = attr.psn ^ 0x55_5555;
-        let peer_mtu = attr.peer_mtu.unwrap_or(attr.mtu);
-        for (qp, peer, ours, theirs, sq_psn, rq_psn, mtu) in [
-            (tx, rx, *from, *to, attr.psn, reverse_psn, attr.mtu),
-            (rx, tx, *to, *from, reverse_psn, attr.psn, peer_mtu),
-        ] {
-            qp.modify_to_init(&InitAttr::default())?;
-            qp.modify_to_rtr(&RtrAttr {
-                path_mtu: Mtu::new(mtu)?,
-                dest_qp_num: peer.qp_num(),
-                rq_psn,
-                ah_attr: AddressHandle {
-                    dmac: mac(theirs),
-                    sgid: gid(ours, attr.ipv6),
-                    dgid: gid(theirs, attr.ipv6),
-                    vlan: attr.vlan,
-                    hop_limit: 64,
-                    traffic_class: 0,
-                    flow_label: 0x1_2345,
-                },
-            })?;
-            qp.modify_to_rts(&RtsAttr { sq_psn, ..attr.rts })?;
+        for reverse in [false, true] {
+            Self::receive(pair, attr, reverse)?;
+            Self::send(pair, attr, reverse)?;
         }
         Ok(())
+    }
+
+    /// Takes `tx`, or in `reverse` `rx`, from RESET to RTR.
+    pub fn receive(pair: &Pair, attr: &PairAttr, reverse: bool) -> Result<()> {
+        let Pair { tx, rx, from, to } = pair;
+        let (qp, peer, ours, theirs, mtu) = match reverse {
+            false => (tx, rx, *from, *to, attr.mtu),
+            true => (rx, tx, *to, *from, attr.peer_mtu.unwrap_or(attr.mtu)),
+        };
+        qp.modify_to_init(&InitAttr {
+            qp_access_flags: attr.access,
+            ..InitAttr::default()
+        })?;
+        qp.modify_to_rtr(&RtrAttr {
+            path_mtu: Mtu::new(mtu)?,
+            dest_qp_num: peer.qp_num(),
+            rq_psn: attr.first_psn(!reverse),
+            ah_attr: AddressHandle {
+                dmac: mac(theirs),
+                sgid: gid(ours, attr.ipv6),
+                dgid: gid(theirs, attr.ipv6),
+                vlan: attr.vlan,
+                hop_limit: 64,
+                traffic_class: 0,
+                flow_label: 0x1_2345,
+            },
+        })?;
+        Ok(())
+    }
+
+    /// And on to RTS.
+    pub fn send(pair: &Pair, attr: &PairAttr, reverse: bool) -> Result<()> {
+        let sq_psn = attr.first_psn(reverse);
+        let qp = if reverse { &pair.rx } else { &pair.tx };
+        Ok(qp.modify_to_rts(&RtsAttr { sq_psn, ..attr.rts })?)
     }
 
     /// Registers `bytes` of memory on a card, `offset` bytes into a page.
@@ -319,6 +347,11 @@ impl Rig {
     }
 }
 
+/// Every access that there is an operation for.
+fn everything() -> Access {
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
+}
+
 /// A signalled WRITE of the first `length` bytes of `source` to the start of `target`.
 #[must_use]
 pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> SendWr {
@@ -335,6 +368,15 @@ pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> Sen
         remote_addr: target.addr(),
         rkey: target.rkey(),
         imm: 0,
+    }
+}
+
+/// A signalled READ of the first `length` bytes of `source`, of the peer, to the start of `target`.
+#[must_use]
+pub fn read_request(wr_id: u64, target: &Mr, source: &Mr, length: usize) -> SendWr {
+    SendWr {
+        opcode: WrOpcode::RdmaRead,
+        ..write_request(wr_id, target, source, length)
     }
 }
 

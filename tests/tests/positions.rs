@@ -129,6 +129,7 @@ impl Bench {
             psn: psn.value(),
             data: case.data.to_vec(),
             acks: case.acks.to_vec(),
+            ..Loss::default()
         });
         let length = packets * MTU - self.count % 5;
         let place = GAP + self.count % PLACES * (self.longest * MTU + GAP);

@@ -1,6 +1,7 @@
 //! Attributes of queue pairs and work requests, named as in verbs, with the ranges of `mprdma_spec::params`.
 
 use mprdma_spec::command::QpState;
+use mprdma_spec::config::READ_SLOTS_LOG2;
 use mprdma_spec::descriptor::{WcOpcode, WrOpcode};
 use mprdma_spec::params::{self, Param};
 use mprdma_spec::status::WcStatus;
@@ -11,6 +12,10 @@ use super::mr::Access;
 use super::parameters::{MultiPath, Timers};
 use crate::error::Error;
 use crate::port::{Gid, Mac};
+
+/// READs that a queue pair may have open, in each direction (verbs' `max_rd_atomic` and `max_dest_rd_atomic`). The card is
+/// built for so many and takes no other number: it keeps further READs back until earlier ones are done.
+pub const MAX_RD_ATOMIC: usize = 1 << READ_SLOTS_LOG2;
 
 /// Transport of a queue pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -316,7 +321,7 @@ pub(crate) fn range(
 pub struct SendFlags {
     /// A completion is wanted on success; a failure always makes one.
     pub signaled: bool,
-    /// Wait for earlier READs and ATOMICs. WRITEs are not waited for: `sync` orders those.
+    /// Wait for earlier READs. WRITEs are not waited for: `sync` orders those.
     pub fence: bool,
     /// Solicited event at the peer.
     pub solicited: bool,
@@ -333,9 +338,9 @@ pub struct SendWr {
     pub opcode: WrOpcode,
     /// Flags.
     pub flags: SendFlags,
-    /// Local address, inside the region of `lkey`.
+    /// Local address, inside the region of `lkey`; a READ needs [`Access::LOCAL_WRITE`] there.
     pub addr: u64,
-    /// Bytes, 0 to 2^31.
+    /// Bytes, 0 to 2^31; of a READ at most 2^16 times the path MTU.
     pub length: u64,
     /// Local key.
     pub lkey: u32,

@@ -331,9 +331,13 @@ impl Position {
         let status = WcStatus::from_code(status_code)
             .ok_or_else(|| bad(format!("unknown status {status_code}")))?;
         let code = cqe::OPCODE.get(entry);
-        let opcode = [WcOpcode::RdmaWrite, WcOpcode::RecvRdmaWithImm]
-            .into_iter()
-            .find(|op| *op as u64 == code);
+        let opcode = [
+            WcOpcode::RdmaWrite,
+            WcOpcode::RdmaRead,
+            WcOpcode::RecvRdmaWithImm,
+        ]
+        .into_iter()
+        .find(|op| *op as u64 == code);
         if opcode.is_none() && status == WcStatus::Success {
             return Err(bad(format!("unknown operation {code:#x}")));
         }

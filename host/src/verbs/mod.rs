@@ -20,7 +20,7 @@ mod work;
 
 pub use attr::{
     AddressHandle, InitAttr, Mode, Mtu, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendFlags,
-    SendWr, Vlan, Wc,
+    SendWr, Vlan, Wc, MAX_RD_ATOMIC,
 };
 pub use context::{Context, ContextAttr};
 pub use cq::Cq;

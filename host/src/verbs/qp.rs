@@ -10,7 +10,7 @@ use mprdma_spec::csr;
 use mprdma_spec::descriptor::{
     rq_wqe, sq_wqe, WrOpcode, WQE_FENCE, WQE_SIGNALED, WQE_SOLICITED, WQE_SYNC,
 };
-use mprdma_spec::params::MAX_MESSAGE;
+use mprdma_spec::params::{max_read, MAX_MESSAGE};
 
 use super::attr::{InitAttr, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendWr};
 use super::context::{lock, Context, Kind};
@@ -285,11 +285,16 @@ impl Qp {
         let mut inner = lock(&self.shared.inner);
         self.shared
             .expect(&inner, "post_send", &[QpState::Rts, QpState::Error])?;
-        if let Some(long) = requests.iter().find(|request| request.length > MAX_MESSAGE) {
-            return Err(Error::MessageTooLong {
-                bytes: long.length,
-                max: MAX_MESSAGE,
-            });
+        let mtu = inner.image.get(qp_image::MTU) as u8;
+        for request in requests {
+            let max = match request.opcode {
+                WrOpcode::RdmaRead => max_read(mtu).unwrap_or(MAX_MESSAGE),
+                WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => MAX_MESSAGE,
+            };
+            if request.length > max {
+                let bytes = request.length;
+                return Err(Error::MessageTooLong { bytes, max });
+            }
         }
         let mut posted = 0;
         for request in requests {

@@ -500,6 +500,35 @@ fn bandwidth_table_and_json() {
     assert_eq!(server.end().0, 0);
 }
 
+#[test]
+fn read_bandwidth() {
+    let rack = Rack::new(2, Traits::default());
+    let (a, b) = (rack.address(0), rack.address(1));
+    let test = ["bench", "read-bw", "-p"];
+    let server = [&test[..], &["0", "-d", &b, "--bind", "127.0.0.1"]].concat();
+    let mut server = Background::start(&server);
+    let port = server.port();
+    let client = [
+        &test[..],
+        &[&port, "-d", &a, "-s", "64K", "-n", "50", "127.0.0.1"],
+    ]
+    .concat();
+    let done = run(&client);
+    let (code, text) = code_and_text(&done);
+    assert_eq!(code, 0, "{text}");
+    let table = String::from_utf8(done.stdout).unwrap();
+    assert!(table.contains("RDMA_Read BW Test"), "{table}");
+    let row: Vec<&str> = table
+        .lines()
+        .find(|line| line.trim_start().starts_with("65536"))
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    assert_eq!(row[1], "50");
+    let (code, out, err) = server.end();
+    assert!(code == 0 && out.contains("RDMA_Read BW Test"), "{out}{err}");
+}
+
 /// What `qp show`, `qp modify` and `qp trace` say of QP 2, which `qp create` made.
 fn parameters_and_telemetry(address: &str) {
     let command = |args: &[&str]| json(&run(&[args, &["-d", address, "--json"]].concat()));
@@ -948,7 +977,7 @@ fn wrong_arguments_and_devices_have_their_exit_codes() {
     let good = rack.address(0);
     let none = format!("{good}.not");
     let file = "/nonexistent/file";
-    let cases: [(i32, &str, &[&str]); 18] = [
+    let cases: [(i32, &str, &[&str]); 19] = [
         (2, "Usage", &[]),
         (2, "unrecognized subcommand", &["fly"]),
         (2, "is no device address", &["info", "-d", "nic0"]),
@@ -961,6 +990,11 @@ fn wrong_arguments_and_devices_have_their_exit_codes() {
             2,
             "--size must lie between",
             &["bench", "write-bw", "-d", &good, "-s", "4G"],
+        ),
+        (
+            2,
+            "--size must lie between 1 and 16777216 bytes for READs at MTU 256",
+            &["bench", "read-bw", "-d", &good, "-m", "256", "-s", "17M"],
         ),
         (
             2,

@@ -1,5 +1,5 @@
 //! A card as a register model: the interface of `mprdma_spec` from the outside, whole messages at a time inside. Two or
-//! more of them on a lossless wire complete WRITEs between their host memories.
+//! more of them on a lossless wire complete WRITEs and READs between their host memories.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use mprdma_spec::command::{
     cq_image, eq_image, mr_image, qp_image, qp_stats, qp_status, trace_records, trace_request,
     Opcode, QpState, Status, TRACED_VPS, TRACE_GROUP,
 };
-use mprdma_spec::command::{RIGHT_LOCAL_WRITE, RIGHT_REMOTE_WRITE};
+use mprdma_spec::command::{RIGHT_LOCAL_WRITE, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
 use mprdma_spec::config::{self, Config};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::csr;
@@ -142,15 +142,11 @@ impl Fabric {
         if status != WcStatus::Success || sq_wqe::FLAGS.get(&wqe) & WQE_SIGNALED != 0 {
             let cqn = qp_image::SQ_CQN.get(&card.qps[&qpn].image) as u32;
             let length = sq_wqe::LENGTH.get(&wqe);
-            card.complete(
-                cqn,
-                qpn,
-                index,
-                status,
-                WcOpcode::RdmaWrite as u64,
-                length,
-                None,
-            );
+            let opcode = match reads(&wqe) {
+                true => WcOpcode::RdmaRead,
+                false => WcOpcode::RdmaWrite,
+            };
+            card.complete(cqn, qpn, index, status, opcode as u64, length, None);
         }
         if status != WcStatus::Success && status != WcStatus::WorkRequestFlushed {
             card.fail(qpn, EventType::QpFatal, status);
@@ -164,19 +160,24 @@ impl Fabric {
         let with_imm = match sq_wqe::OPCODE.get(wqe) {
             code if code == WrOpcode::RdmaWrite as u64 => false,
             code if code == WrOpcode::RdmaWriteWithImm as u64 => true,
+            code if code == WrOpcode::RdmaRead as u64 => false,
             _ => return WcStatus::LocalQpOperationError,
         };
-        let mut data = vec![0; length as usize];
+        let (mut data, mut local) = (vec![], 0);
         if length > 0 {
             let (key, addr) = (sq_wqe::LKEY.get(wqe) as u32, sq_wqe::LADDR.get(wqe));
-            let Some(iova) = card.translate(key, qp_image::PD.get(&image), addr, length, 0) else {
+            let rights = if reads(wqe) { RIGHT_LOCAL_WRITE } else { 0 };
+            let pd = qp_image::PD.get(&image);
+            let Some(iova) = card.translate(key, pd, addr, length, rights) else {
                 return WcStatus::LocalProtectionError;
             };
-            if !card.dma(iova, length as usize, |memory, at, done, bytes| {
-                memory.read(at, &mut data[done..done + bytes]).unwrap()
-            }) {
+            local = iova;
+        }
+        if !reads(wqe) {
+            let Some(bytes) = card.dma_read(local, length as usize) else {
                 return WcStatus::FatalError;
-            }
+            };
+            data = bytes;
         }
         let mtu = 128u64 << qp_image::MTU.get(&image);
         let packets = length.div_ceil(mtu).max(1);
@@ -197,8 +198,19 @@ impl Fabric {
         };
         peer.count(Counter::RxDataPackets, packets);
         peer.qps.get_mut(&dest).unwrap().accepted += packets;
-        peer.place(dest, wqe, &data, with_imm)
+        if !reads(wqe) {
+            return peer.place(dest, wqe, &data, with_imm);
+        }
+        match peer.answer_read(dest, wqe) {
+            Ok(data) if self.cards[i].dma_write(local, &data) => WcStatus::Success,
+            Ok(_) => WcStatus::FatalError,
+            Err(status) => status,
+        }
     }
+}
+
+fn reads(wqe: &[u8; 64]) -> bool {
+    sq_wqe::OPCODE.get(wqe) == WrOpcode::RdmaRead as u64
 }
 
 impl Card {
@@ -373,6 +385,14 @@ impl Card {
         true
     }
 
+    fn dma_read(&self, iova: u64, length: usize) -> Option<Vec<u8>> {
+        let mut data = vec![0; length];
+        self.dma(iova, length, |memory, at, done, bytes| {
+            memory.read(at, &mut data[done..done + bytes]).unwrap()
+        })
+        .then_some(data)
+    }
+
     fn dma_write(&self, iova: u64, bytes: &[u8]) -> bool {
         self.dma(iova, bytes.len(), |memory, at, done, now| {
             memory.write(at, &bytes[done..done + now]).unwrap()
@@ -405,24 +425,38 @@ impl Card {
         (inside && allowed).then(|| mr_image::IOVA.get(mr) + offset)
     }
 
+    /// What the peer of `qpn` asks for in its work request, wants `right` for, and has to be told otherwise.
+    fn remote_range(&mut self, qpn: u32, wqe: &[u8; 64], right: u64) -> Result<u64, WcStatus> {
+        let image = self.qps[&qpn].image;
+        let (key, addr) = (sq_wqe::RKEY.get(wqe) as u32, sq_wqe::RADDR.get(wqe));
+        let length = sq_wqe::LENGTH.get(wqe);
+        let iova = self.translate(key, qp_image::PD.get(&image), addr, length, right);
+        let allowed = qp_image::RIGHTS.get(&image) & right != 0;
+        iova.filter(|_| allowed).ok_or_else(|| {
+            self.count(Counter::RxAccessErrors, 1);
+            self.fail(qpn, EventType::QpAccess, WcStatus::RemoteAccessError);
+            WcStatus::RemoteAccessError
+        })
+    }
+
+    /// The responder's half of a READ.
+    fn answer_read(&mut self, qpn: u32, wqe: &[u8; 64]) -> Result<Vec<u8>, WcStatus> {
+        let length = sq_wqe::LENGTH.get(wqe) as usize;
+        if length == 0 {
+            return Ok(vec![]);
+        }
+        let iova = self.remote_range(qpn, wqe, RIGHT_REMOTE_READ)?;
+        self.dma_read(iova, length)
+            .ok_or(WcStatus::RemoteOperationError)
+    }
+
     /// The receiver's half of a WRITE.
     fn place(&mut self, qpn: u32, wqe: &[u8; 64], data: &[u8], with_imm: bool) -> WcStatus {
         let image = self.qps[&qpn].image;
         if !data.is_empty() {
-            let (key, addr) = (sq_wqe::RKEY.get(wqe) as u32, sq_wqe::RADDR.get(wqe));
-            let length = data.len() as u64;
-            let iova = self.translate(
-                key,
-                qp_image::PD.get(&image),
-                addr,
-                length,
-                RIGHT_REMOTE_WRITE | RIGHT_LOCAL_WRITE,
-            );
-            let allowed = qp_image::RIGHTS.get(&image) & RIGHT_REMOTE_WRITE != 0;
-            let Some(iova) = iova.filter(|_| allowed) else {
-                self.count(Counter::RxAccessErrors, 1);
-                self.fail(qpn, EventType::QpAccess, WcStatus::RemoteAccessError);
-                return WcStatus::RemoteAccessError;
+            let iova = match self.remote_range(qpn, wqe, RIGHT_REMOTE_WRITE) {
+                Ok(iova) => iova,
+                Err(status) => return status,
             };
             if !self.dma_write(iova, data) {
                 return WcStatus::RemoteOperationError;

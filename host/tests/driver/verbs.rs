@@ -201,6 +201,99 @@ fn writes_of_every_size_arrive_at_odd_addresses() {
     }
 }
 
+/// A signaled READ of `length` bytes from the peer's `from` to our `to`.
+fn read_wr(a: &End, wr_id: u64, to: usize, b: &End, from: usize, length: usize) -> SendWr {
+    SendWr {
+        opcode: WrOpcode::RdmaRead,
+        ..a.write_wr(wr_id, to, b, from, length)
+    }
+}
+
+/// What `End` makes, but for reading.
+fn reading_pair() -> (End, End, Shared) {
+    let (mut a, mut b, fabric) = End::pair(16, 16);
+    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
+    for (end, peer) in [(&mut a, 1), (&mut b, 0)] {
+        let memory = Arc::new(Memory::allocate(REGION + 1, PageSize::Small).unwrap());
+        end.mr = end.pd.register(&memory, 1, REGION, access).unwrap();
+        let peer_qpn = end.qp.qp_num();
+        end.qp.modify_to_reset().unwrap();
+        end.qp
+            .modify_to_init(&InitAttr {
+                qp_access_flags: access,
+                ..InitAttr::default()
+            })
+            .unwrap();
+        // Both have the same number.
+        end.qp.modify_to_rtr(&rtr(peer, peer_qpn)).unwrap();
+        end.qp.modify_to_rts(&RtsAttr::new(7)).unwrap();
+    }
+    (a, b, fabric)
+}
+
+#[test]
+fn reads_of_every_size_arrive_at_odd_addresses() {
+    let (a, b, _) = reading_pair();
+    for (i, length) in [0, 1, 4095, 4097, (1 << 20) + 13].into_iter().enumerate() {
+        let data = pattern(length, i as u32);
+        let (to, from) = (3 + i, 17 * i + 1);
+        a.mr.write(0, &vec![0xee; REGION]).unwrap();
+        b.mr.write(from, &data).unwrap();
+        a.qp.post_send(&[read_wr(&a, i as u64, to, &b, from, length)])
+            .unwrap();
+        let wc = a.completions(1)[0];
+        assert_eq!(
+            (wc.wr_id, wc.status, wc.opcode, wc.byte_len as usize),
+            (
+                i as u64,
+                WcStatus::Success,
+                Some(WcOpcode::RdmaRead),
+                length
+            )
+        );
+        let mut got = vec![0; REGION];
+        a.mr.read(0, &mut got).unwrap();
+        assert!(got[to..to + length] == data[..], "{length} bytes");
+        assert!(got[..to]
+            .iter()
+            .chain(&got[to + length..])
+            .all(|b| *b == 0xee));
+    }
+}
+
+#[test]
+fn a_read_needs_its_rights_and_a_length_that_offsets_reach() {
+    let (a, b, _) = reading_pair();
+    let memory = Arc::new(Memory::allocate(100, PageSize::Small).unwrap());
+    let constant = a.pd.register(&memory, 0, 100, Access::NONE).unwrap();
+    let into_constant = SendWr {
+        lkey: constant.lkey(),
+        addr: constant.addr(),
+        ..read_wr(&a, 1, 0, &b, 0, 10)
+    };
+    let too_long = SendWr {
+        length: (1 << 26) + 1,
+        ..into_constant
+    };
+    let max = 1 << 26;
+    match a.qp.post_send(&[into_constant, too_long]) {
+        Err(Error::MessageTooLong { bytes, max: most }) => {
+            assert_eq!((bytes, most), (max + 1, max));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(a.qp.send_outstanding(), 0, "nothing was posted");
+    a.qp.post_send(&[into_constant]).unwrap();
+    let wc = a.completions(1)[0];
+    assert_eq!(wc.status, WcStatus::LocalProtectionError);
+    assert_eq!(wc.opcode, Some(WcOpcode::RdmaRead));
+
+    // The peer allows writing only.
+    let (a, b, _) = End::pair(4, 16);
+    a.qp.post_send(&[read_wr(&a, 1, 0, &b, 0, 10)]).unwrap();
+    assert_eq!(a.completions(1)[0].status, WcStatus::RemoteAccessError);
+}
+
 #[test]
 fn an_immediate_takes_a_receive_request_and_tells_the_receiver() {
     let (a, b, _) = End::pair(4, 16);

@@ -7,6 +7,7 @@ use super::eq_writer::EqWriter;
 use super::moderator::Moderator;
 use super::mr_table::MrTable;
 use super::place::Place;
+use super::read_book::ReadBook;
 use super::receiver::ReceiverEngine;
 use super::rx_classify::RxClassify;
 use super::rx_parse::RxParse;
@@ -30,9 +31,9 @@ block! {
     /// - `busy`: something inside is not finished, or a timer runs.
     ///
     /// Generics: log2 of QPs, the same plus 1, the same plus 6, log2 of CQs, log2 of MRs, address width of the object
-    /// table (the largest of them plus 2), log2 of QPs plus 5, slots of the reorder bitmap.
-    pub struct Core[const QPW: usize, const LISTW: usize, const RINGW: usize, const CQW: usize, const MRW: usize, const OBJW: usize, const TW: usize, const L: usize]
-        [QPW, LISTW, RINGW, CQW, MRW, OBJW, TW, L] {
+    /// table (the largest of them plus 2), log2 of QPs plus 5, the same plus 4, slots of the reorder bitmap.
+    pub struct Core[const QPW: usize, const LISTW: usize, const RINGW: usize, const CQW: usize, const MRW: usize, const OBJW: usize, const TW: usize, const SLOTW: usize, const L: usize]
+        [QPW, LISTW, RINGW, CQW, MRW, OBJW, TW, SLOTW, L] {
         in {
             clock: Clock,
             reset: Bit,
@@ -108,6 +109,7 @@ block! {
             receive_regions: MrTable<MRW> = MrTable::default(),
             receiver: ReceiverEngine<QPW, L> = ReceiverEngine::default(),
             place: Place<QPW, TW> = Place::default(),
+            read_book: ReadBook<QPW, LISTW, SLOTW> = ReadBook::default(),
             cq_writer: CqWriter<CQW> = CqWriter::default(),
             eq_writer: EqWriter = EqWriter::default(),
             dma_write: DmaWrite = DmaWrite::default(),
@@ -119,10 +121,10 @@ block! {
 }
 
 /// The card that the simulator runs: `spec::config::SIM`.
-pub type SimCore = Core<10, 11, 16, 6, 8, 12, 15, 128>;
+pub type SimCore = Core<10, 11, 16, 6, 8, 12, 15, 14, 128>;
 
 /// The same with 64 slots: `spec::config::SIM_L64`.
-pub type SimL64Core = Core<10, 11, 16, 6, 8, 12, 15, 64>;
+pub type SimL64Core = Core<10, 11, 16, 6, 8, 12, 15, 14, 64>;
 
 impl<
         const QPW: usize,
@@ -132,8 +134,9 @@ impl<
         const MRW: usize,
         const OBJW: usize,
         const TW: usize,
+        const SLOTW: usize,
         const L: usize,
-    > Core<QPW, LISTW, RINGW, CQW, MRW, OBJW, TW, L>
+    > Core<QPW, LISTW, RINGW, CQW, MRW, OBJW, TW, SLOTW, L>
 {
     /// The core of an image with `config`.
     ///
@@ -152,6 +155,7 @@ impl<
         );
         assert_eq!((LISTW, RINGW), (QPW + 1, QPW + config::MESSAGE_RING_LOG2));
         assert_eq!(TW, QPW + config::RECEIVE_WINDOW_LOG2);
+        assert_eq!(SLOTW, QPW + config::READ_SLOTS_LOG2);
         Self {
             registers: Registers::new(config),
             ..Self::default()
@@ -167,8 +171,9 @@ impl<
         const MRW: usize,
         const OBJW: usize,
         const TW: usize,
+        const SLOTW: usize,
         const L: usize,
-    > Logic for Core<QPW, LISTW, RINGW, CQW, MRW, OBJW, TW, L>
+    > Logic for Core<QPW, LISTW, RINGW, CQW, MRW, OBJW, TW, SLOTW, L>
 {
     #[hdl_gen]
     fn update(&mut self) {
@@ -189,6 +194,7 @@ impl<
             receive_regions,
             receiver,
             place,
+            read_book,
             cq_writer,
             eq_writer,
             dma_write,
@@ -210,6 +216,7 @@ impl<
         self.receive_regions.reset.next = self.hold.q.val();
         self.receiver.reset.next = self.hold.q.val();
         self.place.reset.next = self.hold.q.val();
+        self.read_book.reset.next = self.hold.q.val();
         self.cq_writer.reset.next = self.hold.q.val();
         self.eq_writer.reset.next = self.hold.q.val();
         self.dma_write.reset.next = self.hold.q.val();
@@ -250,28 +257,31 @@ impl<
         self.send_regions.cfg_valid.next = self.registers.cfg_valid.val();
         self.receive_regions.cfg.next = self.registers.cfg.val();
         self.receive_regions.cfg_valid.next = self.registers.cfg_valid.val();
+        self.read_book.cfg.next = self.registers.cfg.val();
+        self.read_book.cfg_valid.next = self.registers.cfg_valid.val();
         self.cq_writer.cfg.next = self.registers.cfg.val();
         self.cq_writer.cfg_valid.next = self.registers.cfg_valid.val();
         self.eq_writer.cfg.next = self.registers.cfg.val();
         self.eq_writer.cfg_valid.next = self.registers.cfg_valid.val();
         self.telemetry.cfg.next = self.registers.cfg.val();
         self.telemetry.cfg_valid.next = self.registers.cfg_valid.val();
-        self.registers.done.next = bit_cast::<11, 1>(self.sq_fetch.cfg_done.val().into())
-            | (bit_cast::<11, 1>(self.sender.cfg_done.val().into()) << 1)
-            | (bit_cast::<11, 1>(self.segment.cfg_done.val().into()) << 2)
-            | (bit_cast::<11, 1>(self.tx_build.cfg_done.val().into()) << 3)
-            | (bit_cast::<11, 1>(self.tx_complete.cfg_done.val().into()) << 4)
-            | (bit_cast::<11, 1>(self.receiver.cfg_done.val().into()) << 5)
-            | (bit_cast::<11, 1>(self.send_regions.cfg_done.val().into()) << 6)
-            | (bit_cast::<11, 1>(self.receive_regions.cfg_done.val().into()) << 7)
-            | (bit_cast::<11, 1>(self.cq_writer.cfg_done.val().into()) << 8)
-            | (bit_cast::<11, 1>(self.eq_writer.cfg_done.val().into()) << 9)
-            | (bit_cast::<11, 1>(self.telemetry.cfg_done.val().into()) << 10);
+        self.registers.done.next = bit_cast::<12, 1>(self.sq_fetch.cfg_done.val().into())
+            | (bit_cast::<12, 1>(self.sender.cfg_done.val().into()) << 1)
+            | (bit_cast::<12, 1>(self.segment.cfg_done.val().into()) << 2)
+            | (bit_cast::<12, 1>(self.tx_build.cfg_done.val().into()) << 3)
+            | (bit_cast::<12, 1>(self.tx_complete.cfg_done.val().into()) << 4)
+            | (bit_cast::<12, 1>(self.receiver.cfg_done.val().into()) << 5)
+            | (bit_cast::<12, 1>(self.send_regions.cfg_done.val().into()) << 6)
+            | (bit_cast::<12, 1>(self.receive_regions.cfg_done.val().into()) << 7)
+            | (bit_cast::<12, 1>(self.cq_writer.cfg_done.val().into()) << 8)
+            | (bit_cast::<12, 1>(self.eq_writer.cfg_done.val().into()) << 9)
+            | (bit_cast::<12, 1>(self.telemetry.cfg_done.val().into()) << 10)
+            | (bit_cast::<12, 1>(self.read_book.cfg_done.val().into()) << 11);
         self.registers.sender_status.next = self.sender.cfg_result.val();
         self.registers.receiver_status.next = self.receiver.cfg_result.val();
         self.registers.telemetry.next = self.telemetry.cfg_result.val();
         self.registers.tx_marker.next = self.tx_build.tx_marker.val();
-        self.registers.rx_marker.next = self.place.rx_marker.val();
+        self.registers.rx_marker.next = self.read_book.rx_marker.val();
         self.registers.acks_busy.next = self.place.ack_valid.val() | self.tx_build.acks_busy.val();
         self.is_ready.d.next = self.sq_fetch.init_done.val()
             & self.sender.init_done.val()
@@ -280,6 +290,7 @@ impl<
             & self.receiver.init_done.val()
             & self.send_regions.init_done.val()
             & self.receive_regions.init_done.val()
+            & self.read_book.init_done.val()
             & self.cq_writer.init_done.val();
         self.registers.ready.next = self.is_ready.q.val();
         self.is_busy.d.next = self.sq_fetch.busy.val()
@@ -294,6 +305,7 @@ impl<
             | self.receive_regions.busy.val()
             | self.receiver.busy.val()
             | self.place.busy.val()
+            | self.read_book.busy.val()
             | self.cq_writer.busy.val()
             | self.eq_writer.busy.val()
             | self.dma_write.busy.val()
@@ -335,13 +347,31 @@ impl<
         self.sq_fetch.answer_valid.next = self.send_regions.answer_valid.val();
         self.send_regions.answer_ready.next = self.sq_fetch.answer_ready.val();
         self.segment.launch.next = self.sq_fetch.launch.val();
-        self.segment.launch_valid.next =
-            self.sq_fetch.launch_valid.val() & self.tx_complete.launch_ready.val();
+        self.segment.launch_valid.next = self.sq_fetch.launch_valid.val()
+            & self.tx_complete.launch_ready.val()
+            & self.read_book.launch_ready.val();
         self.tx_complete.launch.next = self.sq_fetch.launch.val();
-        self.tx_complete.launch_valid.next =
-            self.sq_fetch.launch_valid.val() & self.segment.launch_ready.val();
-        self.sq_fetch.launch_ready.next =
-            self.segment.launch_ready.val() & self.tx_complete.launch_ready.val();
+        self.tx_complete.launch_valid.next = self.sq_fetch.launch_valid.val()
+            & self.segment.launch_ready.val()
+            & self.read_book.launch_ready.val();
+        self.read_book.launch.next = self.sq_fetch.launch.val();
+        self.read_book.launch_valid.next = self.sq_fetch.launch_valid.val()
+            & self.segment.launch_ready.val()
+            & self.tx_complete.launch_ready.val();
+        self.sq_fetch.launch_ready.next = self.segment.launch_ready.val()
+            & self.tx_complete.launch_ready.val()
+            & self.read_book.launch_ready.val();
+        self.sq_fetch.respond.next = self.read_book.respond.val();
+        self.sq_fetch.respond_valid.next = self.read_book.respond_valid.val();
+        self.read_book.respond_ready.next = self.sq_fetch.respond_ready.val();
+        self.sq_fetch.read_done.next = self.read_book.done.val();
+        self.sq_fetch.read_done_valid.next =
+            self.read_book.done_valid.val() & self.tx_complete.read_done_ready.val();
+        self.tx_complete.read_done.next = self.read_book.done.val();
+        self.tx_complete.read_done_valid.next =
+            self.read_book.done_valid.val() & self.sq_fetch.read_done_ready.val();
+        self.read_book.done_ready.next =
+            self.sq_fetch.read_done_ready.val() & self.tx_complete.read_done_ready.val();
         self.sender.tx_held.next = self.tx_build.held.val();
         self.sender.work.next = self.sq_fetch.work.val();
         self.sender.work_valid.next = self.sq_fetch.work_valid.val();
@@ -389,6 +419,15 @@ impl<
         self.classify.answer.next = self.receive_regions.answer.val();
         self.classify.answer_valid.next = self.receive_regions.answer_valid.val();
         self.receive_regions.answer_ready.next = self.classify.answer_ready.val();
+        self.read_book.query.next = self.classify.read_query.val();
+        self.read_book.query_valid.next = self.classify.read_query_valid.val();
+        self.classify.read_query_ready.next = self.read_book.query_ready.val();
+        self.classify.read_answer.next = self.read_book.answer.val();
+        self.classify.read_answer_valid.next = self.read_book.answer_valid.val();
+        self.read_book.answer_ready.next = self.classify.read_answer_ready.val();
+        self.read_book.arrival.next = self.place.arrival.val();
+        self.read_book.arrival_valid.next = self.place.arrival_valid.val();
+        self.place.arrival_ready.next = self.read_book.arrival_ready.val();
         self.receiver.rx.next = self.classify.rx.val();
         self.receiver.rx_valid.next = self.classify.rx_valid.val();
         self.classify.rx_ready.next = self.receiver.rx_ready.val();

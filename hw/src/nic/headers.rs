@@ -121,8 +121,10 @@ const IMM_AT: usize = RETH_AT + reth::LEN;
 const MPAETH_AT: usize = bth::LEN + aeth::LEN;
 /// Bytes of an ACK's headers from BTH to MPAETH.
 pub const ACK_LEN: usize = MPAETH_AT + mpaeth::LEN;
-/// Bytes of a data packet's headers from BTH to RETH.
+/// Bytes of a WRITE's or a READ REQUEST's headers from BTH to RETH.
 pub const DATA_LEN: usize = IMM_AT;
+/// Bytes of a READ RESPONSE's headers, BTH and MPETH.
+pub const RESPONSE_LEN: usize = RETH_AT;
 
 /// Bits of a frame's first 128 bytes, which hold every header.
 pub const FRAME_BITS: usize = 1024;

@@ -8,6 +8,7 @@ pub mod layouts;
 pub mod moderator;
 pub mod mr_table;
 pub mod place;
+pub mod read_book;
 pub mod receiver;
 pub mod rx_classify;
 pub mod rx_parse;

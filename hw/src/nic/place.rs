@@ -1,6 +1,6 @@
 //! Carries out what the receiver engine decided: payloads to memory, ACKs, completions of receive WQEs.
 
-use super::types::{AckCmd, Completion, DmaWriteReq, RxAction};
+use super::types::{AckCmd, Completion, DmaWriteReq, ReadEvent, RxAction};
 use crate::leaf::{Beat, Ram, RamStyle, Skid, SyncFifo};
 use crate::prelude::*;
 use mprdma_spec::config::RECEIVE_WINDOW_LOG2;
@@ -19,6 +19,13 @@ struct Rest {
     due_wsn: Bits<24>,
     cqn: Bits<16>,
     marker: bool,
+    /// For the READ book: PSN, cumulative point, and of a READ REQUEST the address (`wsn`: slot, `byte_len`: length).
+    psn: Bits<24>,
+    aack: Bits<24>,
+    iova: Bits<64>,
+    request: bool,
+    read_tail: bool,
+    advances: bool,
     /// Writes asked for up to this action, modulo 256.
     asked: Bits<8>,
 }
@@ -35,9 +42,10 @@ block! {
     ///   pulse per write of this block that the DMA write engine has handed to the bus.
     /// - Out: `request` and `data` for the DMA write engine: the frame as it is, with the header bytes to skip; `ack`,
     ///   after the last beat of the packet's frame is handed over; `completion`, when every write before it is on the bus,
-    ///   so that software never sees a completion before its data; `rx_marker`, a pulse when all before a marker is done.
+    ///   so that software never sees a completion before its data; `arrival`, for the READ book, under the same condition:
+    ///   arrivals that READs wait for, and markers, behind the completions before them.
     /// - Latency: 2 cycles from `action` to `ack`, 1 from `frame` to `data`. One beat per cycle, no idle cycle between
-    ///   frames; one completion per cycle, one idle cycle before each batch.
+    ///   frames; one completion per cycle, one idle cycle before each batch; one event per cycle.
     ///
     /// Immediate and length of a receive WQE wait for its turn in a table of 32 per QP, indexed by WSN: `TW` is
     /// `QPW` + 5.
@@ -54,6 +62,7 @@ block! {
             data_ready: Bit,
             ack_ready: Bit,
             completion_ready: Bit,
+            arrival_ready: Bit,
         }
         out {
             action_ready: Bit,
@@ -66,7 +75,8 @@ block! {
             ack_valid: Bit,
             completion: Completion,
             completion_valid: Bit,
-            rx_marker: Bit,
+            arrival: ReadEvent,
+            arrival_valid: Bit,
             busy: Bit,
         }
         local {
@@ -85,6 +95,9 @@ block! {
             missing: Bits<8>,
             on_bus: Bit,
             quiet: Bit,
+            tells: Bit,
+            told: Bit,
+            news: ReadEvent,
             read_now: Bit,
             last_read: Bit,
             pops: Bit,
@@ -97,7 +110,6 @@ block! {
             settled: Bits<8>,
             reading: Bit,
             fetched: Bit,
-            marker: Bit,
         }
         pipe {
             left: Bits<8>,
@@ -118,7 +130,9 @@ block! {
             frames: Skid<Beat>,
             requests: SyncFifo<DmaWriteReq, 4> = SyncFifo::shallow(),
             acks: SyncFifo<AckCmd, 4> = SyncFifo::shallow(),
-            rests: SyncFifo<Rest, 5> = SyncFifo::shallow(),
+            // Up to 63 writes may be on their way to the bus.
+            rests: SyncFifo<Rest, 6> = SyncFifo::shallow(),
+            events: SyncFifo<ReadEvent, 3> = SyncFifo::shallow(),
             slots: Ram<Kept, TW> = Ram::new(RamStyle::Block, false),
             completions: SyncFifo<Completion, 4> = SyncFifo::shallow(),
         }
@@ -129,8 +143,7 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
     #[hdl_gen]
     fn update(&mut self) {
         dff_setup!(
-            self, clock, begun, asked, settled, reading, fetched, marker, left, at, index_1, qpn_1,
-            cqn_1
+            self, clock, begun, asked, settled, reading, fetched, left, at, index_1, qpn_1, cqn_1
         );
         clock!(
             self,
@@ -140,6 +153,7 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
             requests,
             acks,
             rests,
+            events,
             slots,
             completions
         );
@@ -149,6 +163,7 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
         self.acks.reset.next = self.reset.val();
         self.rests.reset.next = self.reset.val();
         self.completions.reset.next = self.reset.val();
+        self.events.reset.next = self.reset.val();
         self.actions.in_data.next = self.action.val();
         self.actions.in_valid.next = self.action_valid.val();
         self.action_ready.next = self.actions.in_ready.val();
@@ -164,6 +179,9 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
         self.completion.next = self.completions.out_data.val();
         self.completion_valid.next = self.completions.out_valid.val();
         self.completions.out_ready.next = self.completion_ready.val();
+        self.arrival.next = self.events.out_data.val();
+        self.arrival_valid.next = self.events.out_valid.val();
+        self.events.out_ready.next = self.arrival_ready.val();
 
         comment!("the action at hand: ask for its write once, then let its frame through");
         self.head.next = self.actions.out_data.val();
@@ -219,6 +237,12 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
         self.left_over.next.due_wsn = self.head.val().due_wsn;
         self.left_over.next.cqn = self.head.val().cqn;
         self.left_over.next.marker = self.head.val().marker;
+        self.left_over.next.psn = self.head.val().ack.sack;
+        self.left_over.next.aack = self.head.val().ack.aack;
+        self.left_over.next.iova = self.head.val().iova;
+        self.left_over.next.request = self.head.val().request;
+        self.left_over.next.read_tail = self.head.val().read_tail;
+        self.left_over.next.advances = self.head.val().advances;
         self.left_over.next.asked = self.asked_now.val();
         self.rests.in_data.next = self.left_over.val();
         // A plain write enters too: it bounds the distance between the counts of writes.
@@ -226,9 +250,12 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
             & (self.head.val().place
                 | self.head.val().store
                 | self.head.val().due.any()
+                | self.head.val().request
+                | self.head.val().read_tail
+                | self.head.val().advances
                 | self.head.val().marker);
 
-        comment!("the rest: keep immediate and length, then the completions that are due");
+        comment!("the rest: keep immediate and length, then the completions that are due, then the READ book");
         if self.written.val() {
             self.settled.d.next = self.settled.q.val() + 1;
         }
@@ -252,6 +279,7 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
             | bit_cast::<TW, 5>(self.at.q.val().get_bits::<5>(0));
         self.read_now.next = self.reading.q.val()
             & self.on_bus.val()
+            & self.events.in_ready.val()
             & (self.completions.count.val() < self.most_completions.val());
         self.last_read.next = self.read_now.val() & (self.left.q.val() == self.last_one.val());
         if self.reading.q.val() {
@@ -265,14 +293,32 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
             self.left.d.next = self.rest.val().due;
             self.reading.d.next = self.rest_present.val() & self.rest.val().due.any();
         }
+        self.tells.next = self.rest.val().request
+            | self.rest.val().read_tail
+            | self.rest.val().advances
+            | self.rest.val().marker;
+        // Writes of later actions need not be on the bus, and a plain write does not wait for its own.
+        self.told.next = !self.tells.val()
+            | (self.on_bus.val()
+                & self.events.in_ready.val()
+                & (!self.rest.val().marker | self.quiet.val()));
         self.pops.next = self.last_read.val()
             | (!self.reading.q.val()
                 & self.rest_present.val()
                 & !self.rest.val().due.any()
-                & (!self.rest.val().marker | self.quiet.val()));
+                & self.told.val());
         self.rests.out_ready.next = self.pops.val();
-        self.marker.d.next = self.pops.val() & self.rest.val().marker;
-        self.rx_marker.next = self.marker.q.val();
+        self.news.next.qpn = self.rest.val().qpn;
+        self.news.next.aack = self.rest.val().aack;
+        self.news.next.request = self.rest.val().request;
+        self.news.next.tail = self.rest.val().read_tail;
+        self.news.next.psn = self.rest.val().psn;
+        self.news.next.slot = self.rest.val().wsn.get_bits::<4>(0);
+        self.news.next.iova = self.rest.val().iova;
+        self.news.next.length = self.rest.val().byte_len;
+        self.news.next.marker = self.rest.val().marker;
+        self.events.in_data.next = self.news.val();
+        self.events.in_valid.next = self.pops.val() & self.tells.val();
 
         comment!("one completion");
         self.fetched.d.next = self.read_now.val();
@@ -296,8 +342,8 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
             | self.acks.count.val().any()
             | self.rests.count.val().any()
             | self.completions.count.val().any()
+            | self.events.count.val().any()
             | self.fetched.q.val()
-            | self.marker.q.val()
             | (self.asked.q.val() != self.settled.q.val());
     }
 }

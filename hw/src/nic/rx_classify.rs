@@ -1,9 +1,10 @@
-//! Sorts arriving packets: ACKs to the sender engine, requests past the memory region table to the receiver engine.
+//! Sorts arriving packets: ACKs to the sender engine, data past the memory region table or the READ book to the receiver
+//! engine.
 
-use super::types::{AckEvent, Doorbell, MrAnswer, MrQuery, QpError, RxEvent, RxMeta};
+use super::types::{AckEvent, Doorbell, MrAnswer, MrQuery, QpError, ReadQuery, RxEvent, RxMeta};
 use crate::leaf::sync_fifo::SyncFifo;
 use crate::prelude::*;
-use mprdma_spec::wire::bth;
+use mprdma_spec::wire::{bth, mpeth};
 
 /// `RxEvent::kind` of a data packet.
 pub const KIND_DATA: u64 = 0;
@@ -16,9 +17,9 @@ pub const KIND_ERROR: u64 = 3;
 
 block! {
     /// - In: `meta` (parsed frames), `rq_db`, `error` (QPs that went to ERROR on the send side), `answer` (of the memory
-    ///   region table, in the order of the questions), `enable`.
-    /// - Out: `ack` for the sender engine, `query` for the memory region table, `rx` for the receiver engine in the
-    ///   order of arrival; pulses `cnt_ack`, `cnt_data`, `cnt_no_qp`.
+    ///   region table, in the order of the questions), `read_answer` (of the READ book, likewise), `enable`.
+    /// - Out: `ack` for the sender engine, `query` for the memory region table, `read_query` for the READ book (of READ
+    ///   RESPONSEs), `rx` for the receiver engine in the order of arrival; pulses `cnt_ack`, `cnt_data`, `cnt_no_qp`.
     /// - Latency: 4 cycles to `ack`, 6 and the table's to `rx`. Initiation interval: 1.
     ///
     /// A waiting error or doorbell lets at most one packet go first, so that no flood of packets keeps receive WQEs or a
@@ -36,8 +37,11 @@ block! {
             error_valid: Bit,
             answer: MrAnswer,
             answer_valid: Bit,
+            read_answer: MrAnswer,
+            read_answer_valid: Bit,
             ack_ready: Bit,
             query_ready: Bit,
+            read_query_ready: Bit,
             rx_ready: Bit,
         }
         out {
@@ -45,10 +49,13 @@ block! {
             rq_db_ready: Bit,
             error_ready: Bit,
             answer_ready: Bit,
+            read_answer_ready: Bit,
             ack: AckEvent,
             ack_valid: Bit,
             query: MrQuery,
             query_valid: Bit,
+            read_query: ReadQuery,
+            read_query_valid: Bit,
             rx: RxEvent,
             rx_valid: Bit,
             cnt_ack: Bit,
@@ -60,10 +67,12 @@ block! {
             head: RxMeta,
             incoming: RxEvent,
             query_next: MrQuery,
+            read_query_next: ReadQuery,
             ack_next: AckEvent,
             known: Bit,
             is_ack: Bit,
             is_data: Bit,
+            is_response: Bit,
             room: Bit,
             turn: Bit,
             take_meta: Bit,
@@ -71,6 +80,8 @@ block! {
             take_db: Bit,
             front: RxEvent,
             asks: Bit,
+            asks_book: Bit,
+            answered: Bit,
             deliver: Bit,
         }
         reg {
@@ -83,7 +94,9 @@ block! {
             qps: Bits<24> = bits(1 << QPW),
             op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
             op_first: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_FIRST)),
-            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
+            op_request: Bits<8> = bits(u64::from(bth::opcode::MP_READ_REQUEST)),
+            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_READ_RESPONSE_ONLY)),
+            flag_tail: Bits<8> = bits(u64::from(mpeth::FLAG_TAIL)),
             kind_data: Bits<2> = bits(KIND_DATA),
             kind_discard: Bits<2> = bits(KIND_DISCARD),
             kind_doorbell: Bits<2> = bits(KIND_DOORBELL),
@@ -97,6 +110,8 @@ block! {
             errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
             queries: SyncFifo<MrQuery, 5> = SyncFifo::shallow(),
             answers: SyncFifo<MrAnswer, 5> = SyncFifo::shallow(),
+            read_queries: SyncFifo<ReadQuery, 5> = SyncFifo::shallow(),
+            read_answers: SyncFifo<MrAnswer, 5> = SyncFifo::shallow(),
             pending: SyncFifo<RxEvent, 5> = SyncFifo::shallow(),
             acks: SyncFifo<AckEvent, 4> = SyncFifo::shallow(),
             out: SyncFifo<RxEvent, 4> = SyncFifo::shallow(),
@@ -115,12 +130,27 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
             pulse_data,
             pulse_no_qp
         );
-        clock!(self, clock, metas, doorbells, errors, queries, answers, pending, acks, out);
+        clock!(
+            self,
+            clock,
+            metas,
+            doorbells,
+            errors,
+            queries,
+            answers,
+            read_queries,
+            read_answers,
+            pending,
+            acks,
+            out
+        );
         self.metas.reset.next = self.reset.val();
         self.doorbells.reset.next = self.reset.val();
         self.errors.reset.next = self.reset.val();
         self.queries.reset.next = self.reset.val();
         self.answers.reset.next = self.reset.val();
+        self.read_queries.reset.next = self.reset.val();
+        self.read_answers.reset.next = self.reset.val();
         self.pending.reset.next = self.reset.val();
         self.acks.reset.next = self.reset.val();
         self.out.reset.next = self.reset.val();
@@ -137,12 +167,18 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.answers.in_data.next = self.answer.val();
         self.answers.in_valid.next = self.answer_valid.val();
         self.answer_ready.next = self.answers.in_ready.val();
+        self.read_answers.in_data.next = self.read_answer.val();
+        self.read_answers.in_valid.next = self.read_answer_valid.val();
+        self.read_answer_ready.next = self.read_answers.in_ready.val();
         self.ack.next = self.acks.out_data.val();
         self.ack_valid.next = self.acks.out_valid.val();
         self.acks.out_ready.next = self.ack_ready.val();
         self.query.next = self.queries.out_data.val();
         self.query_valid.next = self.queries.out_valid.val();
         self.queries.out_ready.next = self.query_ready.val();
+        self.read_query.next = self.read_queries.out_data.val();
+        self.read_query_valid.next = self.read_queries.out_valid.val();
+        self.read_queries.out_ready.next = self.read_query_ready.val();
         self.rx.next = self.out.out_data.val();
         self.rx_valid.next = self.out.out_valid.val();
         self.out.out_ready.next = self.rx_ready.val();
@@ -153,9 +189,12 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.is_ack.next = self.head.val().opcode == self.op_ack.val();
         self.is_data.next = (self.head.val().opcode >= self.op_first.val())
             & (self.head.val().opcode <= self.op_last.val());
+        self.is_response.next =
+            self.is_data.val() & (self.head.val().opcode > self.op_request.val());
         self.room.next = (self.pending.count.val() < self.most_pending.val())
             & self.acks.in_ready.val()
-            & self.queries.in_ready.val();
+            & self.queries.in_ready.val()
+            & self.read_queries.in_ready.val();
         self.turn.next = !self.metas.out_valid.val() | self.others_first.q.val();
         self.take_error.next = self.errors.out_valid.val() & self.room.val() & self.turn.val();
         self.take_db.next = self.doorbells.out_valid.val()
@@ -189,6 +228,13 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.query_next.next.length = self.head.val().dma_length;
         self.queries.in_data.next = self.query_next.val();
         self.queries.in_valid.next = false;
+        self.read_query_next.next.qpn = self.head.val().qpn.get_bits::<16>(0);
+        self.read_query_next.next.wsn = self.head.val().wsn;
+        self.read_query_next.next.offset = self.head.val().offset;
+        self.read_query_next.next.length = self.head.val().length;
+        self.read_query_next.next.tail = (self.head.val().flags & self.flag_tail.val()).any();
+        self.read_queries.in_data.next = self.read_query_next.val();
+        self.read_queries.in_valid.next = false;
 
         self.incoming.next = self.blank.val();
         self.incoming.next.kind = self.kind_data.val();
@@ -216,7 +262,8 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
                 self.acks.in_valid.next = true;
                 self.pulse_ack.d.next = true;
             } else if self.known.val() & self.is_data.val() {
-                self.queries.in_valid.next = true;
+                self.queries.in_valid.next = !self.is_response.val();
+                self.read_queries.in_valid.next = self.is_response.val();
                 self.pending.in_valid.next = true;
                 self.pulse_data.d.next = true;
             } else {
@@ -242,13 +289,23 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
 
         comment!("a data packet waits for its answer; the others pass in order");
         self.asks.next = self.pending.out_data.val().kind == self.kind_data.val();
+        self.asks_book.next = self.pending.out_data.val().opcode > self.op_request.val();
+        self.answered.next = self.answers.out_valid.val();
+        if self.asks_book.val() {
+            self.answered.next = self.read_answers.out_valid.val();
+        }
         self.deliver.next = self.pending.out_valid.val()
             & self.out.in_ready.val()
-            & (!self.asks.val() | self.answers.out_valid.val());
+            & (!self.asks.val() | self.answered.val());
         self.pending.out_ready.next = self.deliver.val();
-        self.answers.out_ready.next = self.deliver.val() & self.asks.val();
+        self.answers.out_ready.next = self.deliver.val() & self.asks.val() & !self.asks_book.val();
+        self.read_answers.out_ready.next =
+            self.deliver.val() & self.asks.val() & self.asks_book.val();
         self.front.next = self.pending.out_data.val();
         self.front.next.mr = self.answers.out_data.val();
+        if self.asks_book.val() {
+            self.front.next.mr = self.read_answers.out_data.val();
+        }
         self.out.in_data.next = self.front.val();
         self.out.in_valid.next = self.deliver.val();
 
@@ -261,6 +318,7 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
             | self.pending.count.val().any()
             | self.acks.count.val().any()
             | self.queries.count.val().any()
+            | self.read_queries.count.val().any()
             | self.out.count.val().any();
     }
 }

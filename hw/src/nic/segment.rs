@@ -40,6 +40,9 @@ pub struct Message {
     pub mtu: Bits<3>,
     pub with_imm: bool,
     pub sync: bool,
+    /// A READ REQUEST, or the answer to one of the peer's.
+    pub read: bool,
+    pub response: bool,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
@@ -79,7 +82,7 @@ enum Source {
 block! {
     /// Makes one packet command and one payload read of each grant.
     ///
-    /// - In: `launch` (messages with their PSNs), `retired` (messages that are done), `grant`, the configuration bus
+    /// - In: `launch` (messages with their PSNs), `retired` (messages that leave the ring), `grant`, the configuration bus
     ///   (CREATE_QP, DESTROY_QP and a MODIFY_QP with `MASK_SENDER` empty the queue pair's ring).
     /// - Out: `packet`; `payload_req`, one for each packet whose length is not 0, in the same order; `cfg_done`,
     ///   `init_done`, `busy`.
@@ -166,6 +169,7 @@ block! {
             destroy_qp: Bits<4> = bits(Opcode::DestroyQp as u64),
             mask_sender: Bits<8> = bits(MASK_SENDER),
             op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
+            op_read: Bits<8> = bits(WrOpcode::RdmaRead as u64),
             wqe_sync: Bits<8> = bits(WQE_SYNC),
             write_first: Bits<8> = bits(bth::opcode::MP_WRITE_FIRST as u64),
             write_middle: Bits<8> = bits(bth::opcode::MP_WRITE_MIDDLE as u64),
@@ -173,6 +177,11 @@ block! {
             write_last_imm: Bits<8> = bits(bth::opcode::MP_WRITE_LAST_IMM as u64),
             write_only: Bits<8> = bits(bth::opcode::MP_WRITE_ONLY as u64),
             write_only_imm: Bits<8> = bits(bth::opcode::MP_WRITE_ONLY_IMM as u64),
+            read_request: Bits<8> = bits(bth::opcode::MP_READ_REQUEST as u64),
+            response_first: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_FIRST as u64),
+            response_middle: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_MIDDLE as u64),
+            response_last: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_LAST as u64),
+            response_only: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_ONLY as u64),
             flag_retx: Bits<8> = bits(mpeth::FLAG_RETX as u64),
             flag_sync: Bits<8> = bits(mpeth::FLAG_SYNC as u64),
             flag_tail: Bits<8> = bits(mpeth::FLAG_TAIL as u64),
@@ -257,7 +266,7 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
         self.launches.in_valid.next = self.launch_valid.val();
         self.launch_ready.next = self.launches.in_ready.val();
         self.retirements.in_data.next = self.retired.val();
-        self.retirements.in_valid.next = self.retired_valid.val();
+        self.retirements.in_valid.next = self.retired_valid.val() & self.retired.val().ring;
         self.retired_ready.next = self.retirements.in_ready.val();
         self.grants.in_data.next = self.grant.val();
         self.grants.in_valid.next = self.grant_valid.val();
@@ -309,6 +318,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
         self.stored.next.mtu = self.item.q.val().mtu;
         self.stored.next.with_imm = self.item.q.val().opcode == self.op_imm.val();
         self.stored.next.sync = (self.item.q.val().flags & self.wqe_sync.val()).any();
+        self.stored.next.read = self.item.q.val().opcode == self.op_read.val();
+        self.stored.next.response = self.item.q.val().response;
 
         comment!("the message at hand against the PSN");
         self.distance.next = self.wanted.q.val().psn - self.message.q.val().first_psn;
@@ -336,6 +347,7 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 self.message.q.val().raddr + bit_cast::<64, 32>(self.at_byte.q.val());
             self.command.next.rkey = self.message.q.val().rkey;
             self.command.next.length = self.length.q.val();
+            self.command.next.dma_length = bit_cast::<32, 13>(self.length.q.val());
             self.command.next.offset = self.offset.q.val().get_bits::<16>(0);
             if self.wanted.q.val().retx {
                 self.command.next.flags = self.command.val().flags | self.flag_retx.val();
@@ -348,13 +360,28 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 self.command.next.imm = self.message.q.val().imm;
                 self.command.next.wsn = self.message.q.val().wsn;
             }
+            if self.message.q.val().read | self.message.q.val().response {
+                self.command.next.wsn = self.message.q.val().wsn;
+            }
             if self.last.q.val() {
                 self.command.next.flags = self.command.val().flags | self.flag_tail.val();
                 if self.message.q.val().with_imm {
                     self.command.next.flags = self.command.val().flags | self.flag_completion.val();
                 }
             }
-            if self.first.q.val() {
+            if self.message.q.val().read {
+                self.command.next.opcode = self.read_request.val();
+                self.command.next.dma_length = self.message.q.val().length;
+            } else if self.message.q.val().response {
+                self.command.next.opcode = self.response_middle.val();
+                if self.first.q.val() & self.last.q.val() {
+                    self.command.next.opcode = self.response_only.val();
+                } else if self.first.q.val() {
+                    self.command.next.opcode = self.response_first.val();
+                } else if self.last.q.val() {
+                    self.command.next.opcode = self.response_last.val();
+                }
+            } else if self.first.q.val() {
                 self.command.next.opcode = self.write_first.val();
                 if self.last.q.val() {
                     self.command.next.opcode = self.write_only.val();
@@ -526,6 +553,10 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 self.length.d.next = self.mtu_bytes.val().get_bits::<13>(0);
                 if self.ends.val() == self.message.q.val().packets {
                     self.length.d.next = self.rest.val().get_bits::<13>(0);
+                }
+                // A READ's length is that of the answer.
+                if self.message.q.val().read {
+                    self.length.d.next = bits::<13>(0);
                 }
                 self.next.next.cursor = self.probe.q.val();
                 self.states.write.next = self.state.q.val().cursor != self.probe.q.val();

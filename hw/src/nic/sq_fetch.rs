@@ -1,14 +1,16 @@
 //! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
 
 use super::types::{
-    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, QpMark, Retired, Work,
+    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, QpMark, Respond, Retired,
+    Work,
 };
 use crate::leaf::{Beat, Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use crate::record;
-use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
-use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_SYNC};
-use mprdma_spec::params::MAX_MESSAGE;
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE, RIGHT_LOCAL_WRITE};
+use mprdma_spec::config::{MESSAGE_RING_LOG2, READ_SLOTS_LOG2, RESPONSE_ENTRIES};
+use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SYNC};
+use mprdma_spec::params::{MAX_MESSAGE, READ_PACKETS_LOG2};
 use mprdma_spec::status::WcStatus;
 
 record! {
@@ -69,8 +71,18 @@ pub struct SendQueue {
     pub sync_open: bool,
     /// The next WQE is flagged SYNC too; waits for `sync_passed`.
     pub sync_waits: bool,
+    /// The next WQE waits for a READ to end: there are 16 already, or, with `fenced`, for all of them.
+    pub reads_wait: bool,
+    pub fenced: bool,
+    /// READs launched and not done, 0 to 16, and the slot of the next one.
+    pub reads: Bits<5>,
+    pub next_read: Bits<4>,
+    /// Life of the queue pair, as [`Respond`] counts it.
+    pub life: Bits<4>,
     pub slot: Bits<6>,
-    /// Messages launched and not retired, 0 to 64.
+    /// Work requests launched and not completed, 0 to 64.
+    pub own: Bits<7>,
+    /// Messages in the ring, 0 to 64: work requests, and answers to READs of the peer.
     pub messages: Bits<7>,
     /// Their PSNs.
     pub packets: Bits<24>,
@@ -97,36 +109,48 @@ enum Step {
 enum Job {
     Passed,
     Retire,
+    ReadDone,
     Error,
     Command,
     Doorbell,
     Fetch,
+    Respond,
     Wqe,
 }
 
 block! {
-    /// Turns posted WQEs into launched messages, in order within a queue pair.
+    /// Turns posted WQEs into launched messages, in order within a queue pair, and READs of the peer into their answers.
     ///
     /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), `sync_passed` (the first
-    ///   packet of the queue pair's synchronised message has left), the configuration bus (CREATE_QP, MODIFY_QP,
-    ///   DESTROY_QP), `read` and `read_err` of the DMA read client, `answer` of the memory region table.
+    ///   packet of the queue pair's synchronised message has left), `read_done` (a READ ended), `respond` (a READ of the
+    ///   peer to answer), the configuration bus (CREATE_QP, MODIFY_QP, DESTROY_QP), `read` and `read_err` of the DMA read
+    ///   client, `answer` of the memory region table.
     /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `cfg_done`,
     ///   `init_done`, `busy`.
-    /// - Each job (WQE, read, doorbell, retirement, passed message, error, command) takes 4 cycles.
+    /// - Each job (WQE, read, doorbell, retirement, passed message, READ that ended, answer, error, command) takes 4
+    ///   cycles.
     ///
-    /// A read does not cross the end of the ring, `posted`, or the 64 messages that a queue pair may have open. Up to 55
+    /// Up to 64 work requests of a queue pair are launched and not completed. None is launched when the queue pair's
+    /// ring holds 48 messages: the other 16 are for answers to READs, so that two sides that read from each other do not
+    /// wait for each other's rings. An answer that finds the ring full, or the PSNs that may be outstanding used up,
+    /// waits for a retirement, and those behind it wait too; nothing else does. It is dropped when the queue pair is not
+    /// in RTS, or began another life since the peer asked.
+    ///
+    /// A read does not cross the end of the ring, `posted`, or the messages that a queue pair may have open. Up to 55
     /// WQEs in up to 15 reads are on their way at a time. A WQE that would take the queue pair's outstanding PSNs past
     /// 2^23 while something is outstanding is dropped with what was read behind it, and read again after a retirement.
     /// A WQE is launched only when its index is the next in turn, so what an older read still brings does no harm.
     ///
     /// At most one synchronised message of a queue pair is launched and not yet passed: the sender engine keeps one
     /// boundary. A second WQE flagged SYNC is dropped in the same way and read again after `sync_passed`; other WQEs
-    /// are launched behind the first. FENCE waits for nothing here: there is no READ and no ATOMIC yet.
+    /// are launched behind the first. A 17th READ, and a WQE flagged FENCE behind open READs, is dropped too and read
+    /// again when a READ, or the last of them, is done.
     ///
     /// A WQE that cannot be sent is launched without PSNs and with a status, checked in this order:
     /// `WorkRequestFlushed` (the queue pair is in ERROR; then nothing is read), `FatalError` (the read failed),
-    /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes), `LocalProtectionError` (key, bounds,
-    /// protection domain; not asked of a length of 0). `work` follows `launch` for what can be sent.
+    /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes, or a READ of over 2^16 packets, which MPETH
+    /// cannot count), `LocalProtectionError` (key, bounds, protection domain, and for a READ the right to write; not
+    /// asked of a length of 0). `work` follows `launch` for what can be sent.
     ///
     /// `LISTW` is `QPW` + 1: the work list holds every queue pair.
     ///
@@ -147,6 +171,10 @@ block! {
             qp_error_valid: Bit,
             sync_passed: QpMark,
             sync_passed_valid: Bit,
+            read_done: QpMark,
+            read_done_valid: Bit,
+            respond: Respond,
+            respond_valid: Bit,
             read: Beat,
             read_valid: Bit,
             read_err: Bit,
@@ -162,6 +190,8 @@ block! {
             retired_ready: Bit,
             qp_error_ready: Bit,
             sync_passed_ready: Bit,
+            read_done_ready: Bit,
+            respond_ready: Bit,
             read_ready: Bit,
             answer_ready: Bit,
             read_req: DmaReadReq,
@@ -199,7 +229,10 @@ block! {
             waiting: Bits<16>,
             to_end: Bits<16>,
             on_way: Bits<16>,
+            used: Bits<16>,
+            taken: Bits<16>,
             space: Bits<16>,
+            space_own: Bits<16>,
             count: Bits<4>,
             request: DmaReadReq,
             batch: Batch,
@@ -211,6 +244,11 @@ block! {
             sends: Bit,
             back: Bit,
             is_sync: Bit,
+            is_read: Bit,
+            is_fenced: Bit,
+            answers_peer: Bit,
+            pops_respond: Bit,
+            full: Bit,
             takes_wsn: Bit,
             posts: Bits<16>,
             work_left: Bit,
@@ -226,6 +264,9 @@ block! {
             draining: Bit,
             cfg_answered: Bit,
             turn: Bit,
+            // The answer at the head waits for a retirement, error or command; the last job was an answer.
+            stuck: Bit,
+            answered: Bit,
             // WQEs asked for and not taken from the FIFO.
             flying: Bits<6>,
             position: Bits<4>,
@@ -235,6 +276,7 @@ block! {
             state: SendQueue,
             bell: Doorbell,
             leaver: Retired,
+            asker: Respond,
             wqe: SendWqe,
             found: MrAnswer,
             index: Bits<16>,
@@ -258,21 +300,29 @@ block! {
             state_rts: Bits<4> = bits(QpState::Rts as u64),
             state_error: Bits<4> = bits(QpState::Error as u64),
             flag_sync: Bits<8> = bits(WQE_SYNC),
+            flag_fence: Bits<8> = bits(WQE_FENCE),
             op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
+            op_read: Bits<8> = bits(WrOpcode::RdmaRead as u64),
+            local_write: Bits<8> = bits(RIGHT_LOCAL_WRITE),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             fatal: Bits<8> = bits(WcStatus::FatalError as u64),
             bad_operation: Bits<8> = bits(WcStatus::LocalQpOperationError as u64),
             bad_length: Bits<8> = bits(WcStatus::LocalLengthError as u64),
             bad_key: Bits<8> = bits(WcStatus::LocalProtectionError as u64),
             longest: Bits<32> = bits(MAX_MESSAGE),
-            most_messages: Bits<7> = bits(64),
-            ring_slots: Bits<16> = bits(64),
+            longest_read: Bits<32> = bits(1 << READ_PACKETS_LOG2),
+            most_reads: Bits<5> = bits(1 << READ_SLOTS_LOG2),
+            most_messages: Bits<7> = bits(1 << MESSAGE_RING_LOG2),
+            most_own: Bits<7> = bits((1 << MESSAGE_RING_LOG2) - RESPONSE_ENTRIES as u64),
+            own_slots: Bits<16> = bits((1 << MESSAGE_RING_LOG2) - RESPONSE_ENTRIES as u64),
+            ring_slots: Bits<16> = bits(1 << MESSAGE_RING_LOG2),
             most_packets: Bits<25> = bits(1 << 23),
             most_flying: Bits<6> = bits(48),
             most_works: Bits<4> = bits(8),
             batch_16: Bits<16> = bits(8),
             batch_4: Bits<4> = bits(8),
             one_4: Bits<4> = bits(1),
+            one_5: Bits<5> = bits(1),
             one_6: Bits<6> = bits(1),
             one_7: Bits<7> = bits(1),
             one_16: Bits<16> = bits(1),
@@ -292,6 +342,8 @@ block! {
             retirements: SyncFifo<Retired, 3> = SyncFifo::shallow(),
             errors: SyncFifo<QpError, 4> = SyncFifo::shallow(),
             passes: SyncFifo<QpMark, 3> = SyncFifo::shallow(),
+            ended: SyncFifo<QpMark, 3> = SyncFifo::shallow(),
+            responds: SyncFifo<Respond, 2> = SyncFifo::shallow(),
             wqes: SyncFifo<FetchedWqe, 6> = SyncFifo::shallow(),
             // One entry per read that has arrived whole: did it fail?
             verdicts: SyncFifo<bool, 4> = SyncFifo::shallow(),
@@ -320,12 +372,15 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             draining,
             cfg_answered,
             turn,
+            stuck,
+            answered,
             flying,
             position,
             at,
             state,
             bell,
             leaver,
+            asker,
             wqe,
             found,
             index,
@@ -347,6 +402,8 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             retirements,
             errors,
             passes,
+            ended,
+            responds,
             wqes,
             verdicts,
             queries,
@@ -361,6 +418,8 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.retirements.reset.next = self.reset.val();
         self.errors.reset.next = self.reset.val();
         self.passes.reset.next = self.reset.val();
+        self.ended.reset.next = self.reset.val();
+        self.responds.reset.next = self.reset.val();
         self.wqes.reset.next = self.reset.val();
         self.verdicts.reset.next = self.reset.val();
         self.queries.reset.next = self.reset.val();
@@ -381,6 +440,12 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.passes.in_data.next = self.sync_passed.val();
         self.passes.in_valid.next = self.sync_passed_valid.val();
         self.sync_passed_ready.next = self.passes.in_ready.val();
+        self.ended.in_data.next = self.read_done.val();
+        self.ended.in_valid.next = self.read_done_valid.val();
+        self.read_done_ready.next = self.ended.in_ready.val();
+        self.responds.in_data.next = self.respond.val();
+        self.responds.in_valid.next = self.respond_valid.val();
+        self.respond_ready.next = self.responds.in_ready.val();
         self.answers.in_data.next = self.answer.val();
         self.answers.in_valid.next = self.answer_valid.val();
         self.answer_ready.next = self.answers.in_ready.val();
@@ -428,6 +493,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.retirements.out_ready.next = false;
         self.errors.out_ready.next = false;
         self.passes.out_ready.next = false;
+        self.ended.out_ready.next = false;
         self.wqes.out_ready.next = false;
         self.verdicts.out_ready.next = false;
         self.answers.out_ready.next = false;
@@ -447,6 +513,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.go.next = false;
         self.sends.next = false;
         self.back.next = false;
+        self.pops_respond.next = false;
         self.flying_next.next = self.flying.q.val();
         self.is_rts.next = self.state.q.val().state == self.state_rts.val();
         self.is_error.next = self.state.q.val().state == self.state_error.val();
@@ -468,9 +535,17 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.waiting.next = self.state.q.val().posted - self.state.q.val().asked;
         self.to_end.next = (self.one_16.val() << self.state.q.val().log2) - self.offset.val();
         self.on_way.next = self.state.q.val().asked - self.state.q.val().launched;
-        self.space.next = self.ring_slots.val()
-            - bit_cast::<16, 7>(self.state.q.val().messages)
-            - self.on_way.val();
+        self.used.next = bit_cast::<16, 7>(self.state.q.val().messages) + self.on_way.val();
+        self.space.next = self.own_slots.val() - self.used.val();
+        // Answers may have taken more of the ring than is left to work requests.
+        if self.used.val() > self.own_slots.val() {
+            self.space.next = bits::<16>(0);
+        }
+        self.taken.next = bit_cast::<16, 7>(self.state.q.val().own) + self.on_way.val();
+        self.space_own.next = self.ring_slots.val() - self.taken.val();
+        if self.space_own.val() < self.space.val() {
+            self.space.next = self.space_own.val();
+        }
         self.most_waiting.d.next = self.waiting.val().get_bits::<4>(0);
         if self.waiting.val() > self.batch_16.val() {
             self.most_waiting.d.next = self.batch_4.val();
@@ -505,19 +580,27 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.rounded.next =
             ((self.wqe.q.val().length + self.mtu_less_one.val()) >> 7) >> self.state.q.val().mtu;
         self.packets.d.next = self.rounded.val().get_bits::<24>(0);
-        if !self.wqe.q.val().length.any() {
+        self.answers_peer.next = self.job.q.val() == Job::Respond;
+        self.is_read.next =
+            (self.wqe.q.val().opcode == self.op_read.val()) & !self.answers_peer.val();
+        if !self.wqe.q.val().length.any() | self.is_read.val() {
             self.packets.d.next = self.one_24.val();
         }
         self.status.d.next = bits::<8>(0);
         if self.wqe.q.val().length.any()
-            & (!self.found.q.val().hit | (self.found.q.val().pd != self.state.q.val().pd))
+            & (!self.found.q.val().hit
+                | (self.found.q.val().pd != self.state.q.val().pd)
+                | (self.is_read.val()
+                    & !(self.found.q.val().rights & self.local_write.val()).any()))
         {
             self.status.d.next = self.bad_key.val();
         }
-        if self.wqe.q.val().length > self.longest.val() {
+        if (self.wqe.q.val().length > self.longest.val())
+            | (self.is_read.val() & (self.rounded.val() > self.longest_read.val()))
+        {
             self.status.d.next = self.bad_length.val();
         }
-        if self.wqe.q.val().opcode > self.op_imm.val() {
+        if self.wqe.q.val().opcode > self.op_read.val() {
             self.status.d.next = self.bad_operation.val();
         }
         if self.read_failed.q.val() {
@@ -531,6 +614,9 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.total.next = bit_cast::<25, 24>(self.state.q.val().packets)
             + bit_cast::<25, 24>(self.packets.q.val());
         self.is_sync.next = (self.wqe.q.val().flags & self.flag_sync.val()).any();
+        self.is_fenced.next = (self.wqe.q.val().flags & self.flag_fence.val()).any();
+        self.full.next = (self.state.q.val().messages >= self.most_own.val())
+            | (self.state.q.val().own >= self.most_messages.val());
         self.takes_wsn.next = self.wqe.q.val().opcode == self.op_imm.val();
         self.posts.next = self.bell.q.val().index - self.state.q.val().launched;
 
@@ -547,6 +633,8 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             Step::Pick => {
                 self.bell.d.next = self.doorbells.out_data.val();
                 self.leaver.d.next = self.retirements.out_data.val();
+                self.asker.d.next = self.responds.out_data.val();
+                self.answered.d.next = false;
                 self.step.d.next = Step::Load;
                 if self.passes.out_valid.val() {
                     // First, so that none outlives a command: it would count for the next life of the queue pair.
@@ -556,10 +644,16 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                 } else if self.retirements.out_valid.val() {
                     self.retirements.out_ready.next = true;
                     self.number.next = self.retirements.out_data.val().qpn;
+                    self.stuck.d.next = false;
                     self.job.d.next = Job::Retire;
+                } else if self.ended.out_valid.val() {
+                    self.ended.out_ready.next = true;
+                    self.number.next = self.ended.out_data.val().qpn;
+                    self.job.d.next = Job::ReadDone;
                 } else if self.errors.out_valid.val() {
                     self.errors.out_ready.next = true;
                     self.number.next = self.errors.out_data.val().qpn;
+                    self.stuck.d.next = false;
                     self.job.d.next = Job::Error;
                 } else if self.cfg_valid.val() & !self.served.q.val() & !self.counted.q.val() {
                     // Doorbells that came before the command go first: they belong to the life before it.
@@ -568,7 +662,19 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                     self.step.d.next = Step::Pick;
                 } else if self.cfg_valid.val() & !self.served.q.val() & !self.older.q.val().any() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
+                    self.stuck.d.next = false;
                     self.job.d.next = Job::Command;
+                } else if self.responds.out_valid.val()
+                    & !self.stuck.q.val()
+                    & !self.answered.q.val()
+                    & self.room_out.val()
+                    & (!self.cfg_valid.val() | self.served.q.val())
+                {
+                    // Not before a command, which may be the one that lets the queue pair answer.
+                    self.number.next = self.responds.out_data.val().qpn;
+                    self.wqe.d.next.length = self.responds.out_data.val().length;
+                    self.answered.d.next = true;
+                    self.job.d.next = Job::Respond;
                 } else if self.verdicts.out_valid.val()
                     & self.wqes.out_valid.val()
                     & self.answers.out_valid.val()
@@ -642,13 +748,26 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         self.lists.next = true;
                     }
                     Job::Retire => {
-                        if self.state.q.val().messages.any() {
+                        if self.leaver.q.val().ring & self.state.q.val().messages.any() {
                             self.next.next.messages =
                                 self.state.q.val().messages - self.one_7.val();
                             self.next.next.packets =
                                 self.state.q.val().packets - self.leaver.q.val().packets;
                         }
+                        if self.leaver.q.val().own & self.state.q.val().own.any() {
+                            self.next.next.own = self.state.q.val().own - self.one_7.val();
+                        }
                         self.next.next.blocked = false;
+                        self.lists.next = true;
+                    }
+                    Job::ReadDone => {
+                        if self.state.q.val().reads.any() {
+                            self.next.next.reads = self.state.q.val().reads - self.one_5.val();
+                        }
+                        if !self.state.q.val().fenced | !self.next.val().reads.any() {
+                            self.next.next.reads_wait = false;
+                            self.next.next.fenced = false;
+                        }
                         self.lists.next = true;
                     }
                     Job::Error => {
@@ -663,6 +782,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         if self.cfg.val().op == self.create_qp.val() {
                             self.next.next = self.empty.val();
                             self.next.next.listed = self.state.q.val().listed;
+                            self.next.next.life = self.state.q.val().life + self.one_4.val();
                             self.next.next.state = self.fields.record.val().state;
                             self.next.next.log2 = self.fields.record.val().log2;
                             self.next.next.mtu = self.fields.record.val().mtu;
@@ -680,6 +800,11 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                             self.next.next.blocked = false;
                             self.next.next.sync_open = false;
                             self.next.next.sync_waits = false;
+                            self.next.next.reads_wait = false;
+                            self.next.next.fenced = false;
+                            self.next.next.reads = bits::<5>(0);
+                            self.next.next.next_read = bits::<4>(0);
+                            self.next.next.own = bits::<7>(0);
                             self.next.next.messages = bits::<7>(0);
                             self.next.next.packets = bits::<24>(0);
                             self.next.next.next_psn = self.fields.record.val().psn;
@@ -691,6 +816,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         if self.cfg.val().op == self.destroy_qp.val() {
                             self.next.next = self.empty.val();
                             self.next.next.listed = self.state.q.val().listed;
+                            self.next.next.life = self.state.q.val().life;
                             self.draining.d.next = true;
                             self.cfg_answered.d.next = false;
                         }
@@ -708,6 +834,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         if self.is_rts.val()
                             & !self.state.q.val().blocked
                             & !self.state.q.val().sync_waits
+                            & !self.state.q.val().reads_wait
                             & self.count.val().any()
                         {
                             self.reads.in_valid.next = true;
@@ -720,15 +847,31 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         }
                         if self.is_error.val()
                             & (self.state.q.val().posted != self.state.q.val().launched)
-                            & (self.state.q.val().messages < self.most_messages.val())
+                            & !self.full.val()
                         {
                             self.go.next = true;
                             self.lists.next = true;
                         }
                     }
+                    Job::Respond => {
+                        self.pops_respond.next = true;
+                        if self.is_rts.val() & (self.asker.q.val().life == self.state.q.val().life)
+                        {
+                            if (self.state.q.val().messages == self.most_messages.val())
+                                | (self.state.q.val().messages.any()
+                                    & (self.total.val() > self.most_packets.val()))
+                            {
+                                self.pops_respond.next = false;
+                                self.stuck.d.next = true;
+                            } else {
+                                self.go.next = true;
+                                self.sends.next = true;
+                            }
+                        }
+                    }
                     _ => {
                         if self.in_turn.q.val() {
-                            if self.state.q.val().messages == self.most_messages.val() {
+                            if self.full.val() {
                                 self.back.next = true;
                                 self.next.next.blocked = true;
                             } else if self.status.q.val().any() {
@@ -742,6 +885,15 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                             } else if self.is_sync.val() & self.state.q.val().sync_open {
                                 self.back.next = true;
                                 self.next.next.sync_waits = true;
+                            } else if self.is_fenced.val() & self.state.q.val().reads.any() {
+                                self.back.next = true;
+                                self.next.next.reads_wait = true;
+                                self.next.next.fenced = true;
+                            } else if self.is_read.val()
+                                & (self.state.q.val().reads >= self.most_reads.val())
+                            {
+                                self.back.next = true;
+                                self.next.next.reads_wait = true;
                             } else {
                                 self.go.next = true;
                                 self.sends.next = true;
@@ -775,13 +927,28 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                 if self.takes_wsn.val() {
                     self.starts.next.wsn = self.state.q.val().next_wsn;
                 }
+                if self.is_read.val() {
+                    self.starts.next.wsn = bit_cast::<24, 4>(self.state.q.val().next_read);
+                }
             }
+        }
+        if self.answers_peer.val() {
+            self.starts.next.response = true;
+            self.starts.next.wqe_index = bits::<16>(0);
+            self.starts.next.status = bits::<8>(0);
+            self.starts.next.packets = self.packets.q.val();
+            self.starts.next.iova = self.asker.q.val().iova;
+            self.starts.next.length = self.asker.q.val().length;
+            self.starts.next.wsn = bit_cast::<24, 4>(self.asker.q.val().slot);
         }
         self.launches.in_data.next = self.starts.val();
         self.launches.in_valid.next = self.go.val();
         if self.go.val() {
             self.next.next.slot = self.state.q.val().slot + self.one_6.val();
             self.next.next.messages = self.state.q.val().messages + self.one_7.val();
+        }
+        if self.go.val() & !self.answers_peer.val() {
+            self.next.next.own = self.state.q.val().own + self.one_7.val();
             self.next.next.launched = self.state.q.val().launched + self.one_16.val();
             if self.state.q.val().asked == self.state.q.val().launched {
                 self.next.next.asked = self.state.q.val().launched + self.one_16.val();
@@ -790,13 +957,20 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         if self.sends.val() {
             self.next.next.packets = self.total.val().get_bits::<24>(0);
             self.next.next.next_psn = self.state.q.val().next_psn + self.packets.q.val();
+        }
+        if self.sends.val() & !self.answers_peer.val() {
             if self.is_sync.val() {
                 self.next.next.sync_open = true;
             }
             if self.takes_wsn.val() {
                 self.next.next.next_wsn = self.state.q.val().next_wsn + self.one_24.val();
             }
+            if self.is_read.val() {
+                self.next.next.reads = self.state.q.val().reads + self.one_5.val();
+                self.next.next.next_read = self.state.q.val().next_read + self.one_4.val();
+            }
         }
+        self.responds.out_ready.next = self.pops_respond.val();
         if self.back.val() {
             self.next.next.asked = self.state.q.val().launched;
         }
@@ -805,6 +979,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.work_left.next = ((self.next.val().state == self.state_rts.val())
             & !self.next.val().blocked
             & !self.next.val().sync_waits
+            & !self.next.val().reads_wait
             & (self.next.val().posted != self.next.val().asked))
             | ((self.next.val().state == self.state_error.val())
                 & (self.next.val().posted != self.next.val().launched));
@@ -831,6 +1006,8 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             | self.retirements.count.val().any()
             | self.errors.count.val().any()
             | self.passes.count.val().any()
+            | self.ended.count.val().any()
+            | self.responds.count.val().any()
             | self.reads.count.val().any()
             | self.launches.count.val().any()
             | self.works.count.val().any();

@@ -24,7 +24,8 @@ pub struct CfgReq {
     pub image: Bits<1024>,
 }
 
-/// A message whose WQE is fetched, checked and given PSNs: what the launched-message ring holds.
+/// A message whose WQE is fetched, checked and given PSNs, or the answer to a READ of the peer: what the
+/// launched-message ring holds.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Launch {
     pub qpn: Bits<16>,
@@ -47,10 +48,12 @@ pub struct Launch {
     pub rkey: Bits<32>,
     pub length: Bits<32>,
     pub imm: Bits<32>,
-    /// Receive WQE that the message takes at the peer, when it takes one.
+    /// Receive WQE that the message takes at the peer, when it takes one; slot of a READ or of the answer to one.
     pub wsn: Bits<24>,
     /// IBA code of the path MTU.
     pub mtu: Bits<3>,
+    /// The answer to a READ of the peer: no WQE, no completion.
+    pub response: bool,
 }
 
 /// Fetched work: `packets` more PSNs may be sent.
@@ -112,12 +115,15 @@ pub struct ReceiverNote {
     pub marked: bool,
 }
 
-/// Messages that left the launched-message ring.
+/// A message is done, in one step or in two: a READ, and what completes behind it, leaves the ring first.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Retired {
     pub qpn: Bits<16>,
-    /// PSNs that they held.
+    /// It left the launched-message ring, with so many PSNs.
+    pub ring: bool,
     pub packets: Bits<24>,
+    /// A work request is completed.
+    pub own: bool,
 }
 
 /// An ACK or NAK that arrived, ICRC good, for the sender engine.
@@ -181,6 +187,8 @@ pub struct PacketCmd {
     pub rkey: Bits<32>,
     /// Payload bytes of this packet, 0 to 4096; the payload follows on the payload stream when it is not 0.
     pub length: Bits<13>,
+    /// RETH DMA length.
+    pub dma_length: Bits<32>,
     pub imm: Bits<32>,
     pub marker: bool,
 }
@@ -253,6 +261,48 @@ pub struct MrAnswer {
     pub iova: Bits<64>,
 }
 
+/// Question to the READ book: where do the bytes of a READ RESPONSE packet go?
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct ReadQuery {
+    pub qpn: Bits<16>,
+    /// MPETH wsn: the slot.
+    pub wsn: Bits<24>,
+    /// MPETH offset.
+    pub offset: Bits<16>,
+    pub length: Bits<13>,
+    /// MPETH Tail.
+    pub tail: bool,
+}
+
+/// A step of a queue pair's receive half that READs wait for. All that was placed before it is in host memory.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct ReadEvent {
+    pub qpn: Bits<16>,
+    /// Every PSN before it has arrived.
+    pub aack: Bits<24>,
+    /// A READ REQUEST was accepted: PSN, slot, and what it asks for.
+    pub request: bool,
+    /// The last packet of a READ RESPONSE was accepted: PSN and slot.
+    pub tail: bool,
+    pub psn: Bits<24>,
+    pub slot: Bits<4>,
+    pub iova: Bits<64>,
+    pub length: Bits<32>,
+    /// Nothing to do: tells that everything before is done.
+    pub marker: bool,
+}
+
+/// A READ of the peer to answer now.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct Respond {
+    pub qpn: Bits<16>,
+    /// Life of the queue pair in which the peer asked: each CREATE_QP begins one.
+    pub life: Bits<4>,
+    pub slot: Bits<4>,
+    pub iova: Bits<64>,
+    pub length: Bits<32>,
+}
+
 /// An arriving request packet, for the receiver engine.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct RxEvent {
@@ -292,9 +342,17 @@ pub struct RxAction {
     pub ack: AckCmd,
     /// Keep immediate and length of receive WQE `wsn` until its completion is due.
     pub store: bool,
+    /// Receive WQE, or slot of a READ.
     pub wsn: Bits<24>,
     pub imm: Bits<32>,
+    /// Bytes of the message, or those that a READ REQUEST asks for, from `iova` on.
     pub byte_len: Bits<32>,
+    /// A READ REQUEST, of PSN `ack.sack`.
+    pub request: bool,
+    /// The last packet of a READ RESPONSE, of PSN `ack.sack`.
+    pub read_tail: bool,
+    /// `ack.aack` moved: READs that wait for it may go on.
+    pub advances: bool,
     /// Completions that are due now, from `due_wsn` on, to CQ `cqn`.
     pub due: Bits<8>,
     pub due_wsn: Bits<24>,

@@ -58,6 +58,7 @@ pub(super) const ROLES: &[(&str, Role)] = &[
     ("tx_build.headers.addresses", Role::PerQp(ADDRESS)),
     ("tx_complete.states", Role::PerQp(COMPLETE)),
     ("tx_complete.ring", Role::PerQp(OPEN_MESSAGE)),
+    ("tx_complete.holds", Role::Record(Queue)),
     // A queue pair goes to ERROR once: room for all of them at a time.
     (
         "tx_complete.errors.ram",
@@ -79,6 +80,13 @@ pub(super) const ROLES: &[(&str, Role)] = &[
         "place.slots",
         Role::PerQp(&[("imm", All(MpQueue)), ("byte_len", All(MpQueue))]),
     ),
+    // READs in flight, 16 per direction: a reliable connection of one path keeps their addresses and PSNs too.
+    ("read_book.states", Role::Record(Queue)),
+    ("read_book.slots_open", Role::Record(Queue)),
+    ("read_book.reads", Role::Record(Queue)),
+    ("read_book.ends_at", Role::Record(Queue)),
+    ("read_book.requests", Role::Record(Queue)),
+    ("read_book.list.ram", Role::Record(Queue)),
     ("telemetry.sender_stats.tallies", Role::Record(Telemetry)),
     ("telemetry.receiver_stats.tallies", Role::Record(Telemetry)),
 ];
@@ -94,6 +102,13 @@ const SEND_QUEUE: &[(&str, Share)] = &[
     ("blocked", All(Rc)),
     ("slot", All(Rc)),
     ("messages", All(Rc)),
+    // READs: how many are open, and who waits for them.
+    ("own", All(Queue)),
+    ("reads", All(Queue)),
+    ("next_read", All(Queue)),
+    ("reads_wait", All(Queue)),
+    ("fenced", All(Queue)),
+    ("life", All(Queue)),
     ("packets", All(Rc)),
     ("next_psn", All(Rc)),
     ("pd", All(Rc)),
@@ -175,6 +190,8 @@ const MESSAGE: &[(&str, Share)] = &[
     ("imm", All(Queue)),
     ("mtu", All(Queue)),
     ("with_imm", All(Queue)),
+    ("read", All(Queue)),
+    ("response", All(Queue)),
     // Travel in MPETH.
     ("wsn", All(MpQueue)),
     ("sync", All(MpQueue)),
@@ -199,6 +216,9 @@ const COMPLETE: &[(&str, Share)] = &[
     ("failed", All(Rc)),
     ("tail", All(Rc)),
     ("live", All(Rc)),
+    ("front", All(Queue)),
+    ("held", All(Queue)),
+    ("reads", All(Queue)),
     ("una", All(Rc)),
     ("limit", All(Rc)),
     ("cqn", All(Rc)),
@@ -211,6 +231,8 @@ const OPEN_MESSAGE: &[(&str, Share)] = &[
     ("wqe_index", All(Queue)),
     ("status", All(Queue)),
     ("signaled", All(Queue)),
+    ("read", All(Queue)),
+    ("response", All(Queue)),
 ];
 
 const RECEIVER: &[(&str, Share)] = &[

@@ -40,7 +40,7 @@ fn write_args(card: &mut VerilatedBlock, image: &[u8]) {
 fn finish(card: &mut VerilatedBlock) -> Status {
     for _ in 0..200 {
         let asked = card.outputs().bit("cfg_valid");
-        card.inputs().set("done", if asked { 0x7ff } else { 0 });
+        card.inputs().set("done", if asked { 0xfff } else { 0 });
         let status = axil_read(card, csr::CMD_STATUS);
         card.inputs().set("done", 0);
         if status & csr::CMD_BUSY == 0 {
@@ -347,7 +347,7 @@ fn destroy_qp_waits_for_both_markers_and_the_acks_before_them() {
     write_args(&mut card, &qp(7));
     axil_write(&mut card, csr::CMD_OPCODE, Opcode::DestroyQp as u32);
     run(&mut card, 20);
-    card.inputs().set("done", 0x7ff);
+    card.inputs().set("done", 0xfff);
     run(&mut card, 1);
     card.inputs().set("done", 0);
     card.inputs().set("acks_busy", 1);
@@ -552,7 +552,7 @@ fn simulator_and_verilog_agree() {
                     b.s_axil_arvalid.next = true;
                     b.s_axil_rready.next = r & 4 == 4;
                     b.tx_bytes.next = bits(r >> 11 & 0x3f);
-                    b.done.next = bits(r >> 9 & 0x7ff);
+                    b.done.next = bits(r >> 9 & 0xfff);
                     b.sq_db_ready.next = r & 8 == 8;
                 })
                 .expect("a cycle");

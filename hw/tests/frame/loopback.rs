@@ -77,15 +77,20 @@ fn what_is_commanded_arrives() {
                     (meta.flags, meta.wsn),
                     (cmd.flags.to_u8(), cmd.wsn.to_u32())
                 );
-                assert_eq!(
-                    (meta.offset, meta.raddr),
-                    (cmd.offset.to_u16(), cmd.raddr.to_u64())
-                );
-                assert_eq!(
-                    (meta.rkey, meta.dma_length),
-                    (cmd.rkey.to_u32(), payload.len() as u32)
-                );
-                if opcode::shape(meta.opcode).unwrap().imm {
+                assert_eq!(meta.offset, cmd.offset.to_u16());
+                let shape = opcode::shape(meta.opcode).unwrap();
+                if shape.reth {
+                    let stated = match opcode::is_mp_write(meta.opcode) {
+                        true => payload.len() as u32,
+                        false => cmd.dma_length.to_u32(),
+                    };
+                    assert_eq!(
+                        (meta.raddr, meta.rkey, meta.dma_length),
+                        (cmd.raddr.to_u64(), cmd.rkey.to_u32(), stated)
+                    );
+                }
+                assert_eq!(meta.length, payload.len());
+                if shape.imm {
                     assert_eq!(meta.imm, cmd.imm.to_u32());
                 }
                 assert!(!meta.ce);
@@ -137,6 +142,9 @@ fn builder_in_both_simulators() {
         let (mut packets, mut beats, mut acks, mut wanted) = (vec![], vec![], vec![], vec![]);
         for qpn in 0..4 {
             let mut cmd = random_packet(&mut rng, 1);
+            if !opcode::shape(cmd.opcode.to_u8()).unwrap().payload {
+                cmd.opcode = bits(opcode::MP_READ_RESPONSE_ONLY.into());
+            }
             cmd.qpn = bits(qpn as u64);
             let length = [0, 61, 130, 200][qpn]
                 & if opcode::shape(cmd.opcode.to_u8()).unwrap().more {
@@ -146,6 +154,7 @@ fn builder_in_both_simulators() {
                 };
             let payload = noise(&mut rng, length);
             cmd.length = bits(payload.len() as u64);
+            cmd.dma_length = bits(payload.len() as u64);
             beats.extend(Beat::of_packet(&payload));
             packets.push(cmd);
             wanted.push(

@@ -1,7 +1,7 @@
 //! The frame parser: good, bad and fuzzed frames in, compared with a plain reference.
 
 use crate::support::{chance, noise, rng, verilated, Seen};
-use crate::tx::{emit, random_ack, random_length, random_packet, Peer, Wanted, OUR_MAC};
+use crate::tx::{emit, is_data, random_ack, random_length, random_packet, Peer, Wanted, OUR_MAC};
 use mprdma_hw::cosim::VerilatedBlock;
 use mprdma_hw::nic::rx_parse::RxParse;
 use mprdma_hw::prelude::*;
@@ -72,16 +72,14 @@ impl Meta {
             header: take(7) as usize,
             stored: take(1) == 1,
         };
-        let data = opcode::is_mp_write(meta.opcode);
+        let data = is_data(meta.opcode);
+        let target = data && opcode::shape(meta.opcode).unwrap().reth;
         let ack = meta.opcode == opcode::MP_ACK;
         if !data {
-            (
-                meta.wsn,
-                meta.offset,
-                meta.raddr,
-                meta.rkey,
-                meta.dma_length,
-            ) = (0, 0, 0, 0, 0);
+            (meta.wsn, meta.offset) = (0, 0);
+        }
+        if !target {
+            (meta.raddr, meta.rkey, meta.dma_length) = (0, 0, 0);
         }
         if !data || !opcode::shape(meta.opcode).unwrap().imm {
             meta.imm = 0;
@@ -177,18 +175,20 @@ pub fn fate(frame: &[u8], faulty: bool, slots: usize) -> Fate {
         ..Meta::default()
     };
     let mut at = bth::LEN;
-    if opcode::is_mp_write(code) {
+    if is_data(code) {
         let Ok(mp) = mpeth::View::new(&packet[at..]) else {
             return Malformed;
         };
         at += mpeth::LEN;
-        let Ok(reth) = reth::View::new(&packet[at..]) else {
-            return Malformed;
-        };
-        at += reth::LEN;
         (meta.flags, meta.wsn, meta.offset, meta.stamp) =
             (mp.flags(), mp.wsn(), mp.offset(), mp.stamp());
-        (meta.raddr, meta.rkey, meta.dma_length) = (reth.va(), reth.rkey(), reth.length());
+        if opcode::shape(code).unwrap().reth {
+            let Ok(reth) = reth::View::new(&packet[at..]) else {
+                return Malformed;
+            };
+            at += reth::LEN;
+            (meta.raddr, meta.rkey, meta.dma_length) = (reth.va(), reth.rkey(), reth.length());
+        }
         if opcode::shape(code).unwrap().imm {
             let Some(imm) = packet.get(at..at + 4) else {
                 return Malformed;
@@ -229,7 +229,7 @@ pub fn fate(frame: &[u8], faulty: bool, slots: usize) -> Fate {
     }
     meta.length = rest - pad;
     meta.header = ip + ip_len + udp::LEN + at;
-    meta.stored = opcode::is_mp_write(code) && meta.length > 0;
+    meta.stored = is_data(code) && meta.length > 0;
     if icrc::check_icrc(frame).is_err() {
         return Icrc;
     }
@@ -288,9 +288,12 @@ pub fn good_frame(rng: &mut ChaCha8Rng, slots: usize) -> Vec<u8> {
     peer.dmac = OUR_MAC;
     let mut bytes = match rng.random_range(0..10) {
         0..6 => {
-            let cmd = random_packet(rng, 4);
+            let mut cmd = random_packet(rng, 4);
             let length = random_length(rng, cmd.opcode.to_u8());
             let payload = noise(rng, length);
+            if opcode::is_mp_write(cmd.opcode.to_u8()) {
+                cmd.dma_length = bits(length as u64);
+            }
             Wanted::Data {
                 peer,
                 cmd,
@@ -709,6 +712,7 @@ fn latency() {
         peer.dmac = OUR_MAC;
         let mut cmd = random_packet(&mut rng, 4);
         cmd.opcode = bits(opcode::MP_WRITE_ONLY.into());
+        cmd.dma_length = bits(length as u64);
         let frame = Wanted::Data {
             peer,
             cmd,

@@ -8,7 +8,7 @@ use mprdma_hw::nic::types::{AckCmd, CfgReq, PacketCmd};
 use mprdma_hw::prelude::*;
 use mprdma_spec::command::{qp_image, Opcode, MASK_ADDRESS, MASK_STATE};
 use mprdma_spec::wire::bth::opcode::{self, shape};
-use mprdma_spec::wire::frame::{Address, Body, Tag, Transport};
+use mprdma_spec::wire::frame::{Address, Body, Extensions, Tag, Transport};
 use mprdma_spec::wire::{aeth, icrc, ipv4, mpaeth, mpeth, reth, Frame, Psn, SackMap};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -153,23 +153,34 @@ impl Wanted {
                 poisoned,
             } => {
                 let code = cmd.opcode.to_u8();
-                let body = Body::MpWrite {
-                    mpeth: mpeth::Repr {
-                        flags: cmd.flags.to_u8(),
-                        wsn: cmd.wsn.to_u32(),
-                        offset: cmd.offset.to_u16(),
-                        stamp,
-                    },
-                    reth: reth::Repr {
-                        va: cmd.raddr.to_u64(),
-                        rkey: cmd.rkey.to_u32(),
-                        length: payload.len() as u32,
-                    },
-                    imm: shape(code)
-                        .unwrap()
-                        .imm
-                        .then(|| cmd.imm.to_u32().swap_bytes()),
-                    payload,
+                let shape = shape(code).unwrap();
+                let mpeth = mpeth::Repr {
+                    flags: cmd.flags.to_u8(),
+                    wsn: cmd.wsn.to_u32(),
+                    offset: cmd.offset.to_u16(),
+                    stamp,
+                };
+                let reth = reth::Repr {
+                    va: cmd.raddr.to_u64(),
+                    rkey: cmd.rkey.to_u32(),
+                    length: cmd.dma_length.to_u32(),
+                };
+                let body = if opcode::is_mp_write(code) {
+                    Body::MpWrite {
+                        mpeth,
+                        reth,
+                        imm: shape.imm.then(|| cmd.imm.to_u32().swap_bytes()),
+                        payload,
+                    }
+                } else {
+                    Body::Other {
+                        extensions: Extensions {
+                            mpeth: Some(mpeth),
+                            reth: shape.reth.then_some(reth),
+                            ..Extensions::default()
+                        },
+                        payload,
+                    }
                 };
                 let mut bytes = emit(&peer.frame(
                     ipv4::ECT0,
@@ -220,14 +231,19 @@ impl Wanted {
     }
 }
 
-/// A random WRITE packet, without length and marker.
+/// Whether the opcode is of a packet that the card sends as data.
+pub fn is_data(code: u8) -> bool {
+    (opcode::MP_WRITE_FIRST..=opcode::MP_READ_RESPONSE_ONLY).contains(&code)
+}
+
+/// A random data packet, without length and marker.
 pub fn random_packet(rng: &mut ChaCha8Rng, qps: u64) -> PacketCmd {
     PacketCmd {
         qpn: bits(rng.random_range(0..qps)),
         vp: bits(rng.random::<u16>().into()),
         psn: bits(rng.random_range(0..1 << 24)),
         opcode: bits(rng.random_range(
-            u64::from(opcode::MP_WRITE_FIRST)..=u64::from(opcode::MP_WRITE_ONLY_IMM),
+            u64::from(opcode::MP_WRITE_FIRST)..=u64::from(opcode::MP_READ_RESPONSE_ONLY),
         )),
         flags: bits(rng.random_range(0..16)),
         wsn: bits(rng.random_range(0..1 << 24)),
@@ -235,6 +251,7 @@ pub fn random_packet(rng: &mut ChaCha8Rng, qps: u64) -> PacketCmd {
         raddr: bits(rng.random()),
         rkey: bits(rng.random::<u32>().into()),
         length: bits(0),
+        dma_length: bits(rng.random::<u32>().into()),
         imm: bits(rng.random::<u32>().into()),
         marker: false,
     }
@@ -250,7 +267,9 @@ pub fn random_length(rng: &mut ChaCha8Rng, code: u8) -> usize {
             .get(rng.random_range(0..5usize))
             .unwrap(),
     };
-    if shape(code).unwrap().more {
+    if !shape(code).unwrap().payload {
+        0
+    } else if shape(code).unwrap().more {
         length & !3
     } else {
         length
@@ -397,6 +416,9 @@ impl Bench {
 
     pub fn send(&mut self, mut cmd: PacketCmd, payload: Vec<u8>, error: bool) {
         cmd.length = bits(payload.len() as u64);
+        if opcode::is_mp_write(cmd.opcode.to_u8()) {
+            cmd.dma_length = bits(payload.len() as u64);
+        }
         self.packets
             .items
             .push_back(vec![("packet", bytes_of(cmd))]);
@@ -447,7 +469,12 @@ impl Bench {
         while let Some(frame) = self.mac.frames.pop_front() {
             let parsed =
                 Frame::parse(&frame.bytes).unwrap_or_else(|e| panic!("{e}: {:02x?}", frame.bytes));
-            let wanted = if let Body::MpWrite { mpeth, .. } = parsed.body {
+            let mpeth = match parsed.body {
+                Body::MpWrite { mpeth, .. } => Some(mpeth),
+                Body::Other { extensions, .. } => extensions.mpeth,
+                _ => None,
+            };
+            let wanted = if let Some(mpeth) = mpeth {
                 let age = (self.tick() as u16).wrapping_sub(mpeth.stamp);
                 assert!(age < 1000, "stamped {age} ticks ago");
                 self.wanted_packets

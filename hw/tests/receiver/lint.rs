@@ -2,6 +2,7 @@
 
 use mprdma_hw::lint::lint;
 use mprdma_hw::nic::place::Place;
+use mprdma_hw::nic::read_book::ReadBook;
 use mprdma_hw::nic::receiver::ReceiverEngine;
 use mprdma_hw::nic::rx_classify::RxClassify;
 use mprdma_hw::with_big_stack;
@@ -19,6 +20,11 @@ fn clean<B: Block>(make: impl FnOnce() -> B + Send, name: &str) {
 #[test]
 fn place() {
     clean(Place::<8, 13>::default, "place");
+}
+
+#[test]
+fn read_book() {
+    clean(ReadBook::<8, 9, 12>::new, "read_book");
 }
 
 #[test]

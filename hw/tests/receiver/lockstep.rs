@@ -16,7 +16,7 @@ use mprdma_model::receiver::{
     self, step, ReceiverContext, ReceiverEvent, ReceiverImage, ReceiverOutputs,
 };
 use mprdma_spec::command::{
-    qp_image, qp_status, Opcode, QpState, MASK_RECEIVER, RIGHT_REMOTE_WRITE,
+    qp_image, qp_status, Opcode, QpState, MASK_RECEIVER, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE,
 };
 use mprdma_spec::status::WcStatus;
 use rand::Rng;
@@ -59,8 +59,12 @@ struct Report {
     events: usize,
     packets: usize,
     commands: usize,
-    /// Per counter of the engine.
+    /// Per counter of the engine, and given per operation.
     counts: [usize; 8],
+    operations: [usize; 11],
+    /// READ REQUESTs accepted, and last packets of READ RESPONSEs.
+    requests: usize,
+    read_tails: usize,
     placed: usize,
     due: usize,
     longest_run: u32,
@@ -142,7 +146,7 @@ impl Bench {
         qp_image::MTU.set(&mut image, rng.random_range(1..=5));
         qp_image::PKEY.set(&mut image, 0xffff - rng.random_range(0..3));
         qp_image::PD.set(&mut image, rng.random_range(0..3));
-        let rights = rng.random::<u8>() | if chance(rng, 90) { 2 } else { 0 };
+        let rights = rng.random::<u8>() | if chance(rng, 90) { 6 } else { 0 };
         qp_image::RIGHTS.set(&mut image, rights.into());
         if chance(rng, 70) {
             qp_image::RQ_PSN.set(
@@ -234,6 +238,10 @@ impl Bench {
         }
     }
 
+    fn tally(&mut self, operation: u64) {
+        self.report.operations[operation as usize - 6] += 1;
+    }
+
     /// A packet that the QP takes, often; else one with something odd about it.
     fn random_packet(&mut self, qpn: u16) -> RxEvent {
         let context = self.context(qpn);
@@ -241,18 +249,22 @@ impl Bench {
         let filling = self.filling();
         let rng = &mut self.rng;
         let mtu = 128_u64 << context.mtu;
-        let operation = rng.random_range(6..=11_u64);
+        // WRITEs, then READ REQUEST 12, READ RESPONSE FIRST 13, MIDDLE 14, LAST 15, ONLY 16.
+        let operation = rng.random_range(6..=16_u64);
+        let (request, response) = (operation == 12, operation > 12);
         let length = match operation {
-            6 | 7 => mtu,
-            8 | 9 => rng.random_range(1..=mtu),
+            6 | 7 | 13 | 14 => mtu,
+            8 | 9 | 15 => rng.random_range(1..=mtu),
+            12 => 0,
             _ => [0, 1, mtu, rng.random_range(0..=mtu)][rng.random_range(0..4)],
         };
         let immediate = operation == 9 || operation == 11;
         let flags = rng.random_range(0..2_u64)
             | u64::from(!filling && chance(rng, 15)) << 1
-            | u64::from(operation >= 8) << 2
+            | u64::from(operation >= 8 && operation != 13 && operation != 14) << 2
             | u64::from(immediate) << 3;
         let wsn = match rng.random_range(0..10) {
+            _ if request || response => rng.random_range(0..16),
             0..7 => context.due_wsn + rng.random_range(0..4),
             7 | 8 => context.due_wsn + rng.random_range(0..36),
             _ => u32::from(context.rq_producer.wrapping_add(rng.random_range(0..3))),
@@ -274,19 +286,34 @@ impl Bench {
             }),
             stamp: bits(rng.random_range(0..1 << 16)),
             imm: bits(rng.random_range(0..1 << 32)),
-            dma_length: bits(length),
+            dma_length: bits(match operation {
+                12 => [0, 1, mtu << 16, rng.random_range(0..=mtu << 16)][rng.random_range(0..4)],
+                // What stands where a WRITE has its RETH.
+                13.. => rng.random_range(0..1 << 32),
+                _ => length,
+            }),
             length: bits(length),
             header: bits(rng.random_range(54..127)),
             stored: length != 0,
             mr: MrAnswer {
                 hit: true,
-                rights: bits(rng.random_range(0..256) | RIGHT_REMOTE_WRITE),
-                pd: bits(context.pd.into()),
+                rights: match response {
+                    // The READ book knows of no rights.
+                    true => bits(0),
+                    false if request => bits(rng.random_range(0..256) | RIGHT_REMOTE_READ),
+                    false => bits(rng.random_range(0..256) | RIGHT_REMOTE_WRITE),
+                },
+                pd: bits(if response { 0 } else { context.pd.into() }),
                 iova: bits(rng.random()),
             },
         };
         if !filling && chance(rng, 4) {
-            match rng.random_range(0..18) {
+            match rng.random_range(0..22) {
+                18 => event.mr.rights = bits(!RIGHT_REMOTE_READ & 0xff),
+                19 if request => event.dma_length = bits((mtu << 16) + 1),
+                20 if request => event.wsn = bits(16 << rng.random_range(0..20)),
+                21 if response => event.mr.hit = false,
+                19.. => {}
                 0 => event.mr.hit = false,
                 1 => event.mr.rights = bits(!RIGHT_REMOTE_WRITE & 0xff),
                 2 => event.mr.pd = bits(rng.random_range(0..4)),
@@ -308,6 +335,7 @@ impl Bench {
             }
             event.stored = event.length.any();
         }
+        self.tally(operation);
         event
     }
 
@@ -453,6 +481,8 @@ impl Bench {
                 status: bits(WcStatus::WorkRequestFlushed as u64),
             });
         }
+        self.report.requests += usize::from(out.request);
+        self.report.read_tails += usize::from(out.response_ends);
         self.report.placed += usize::from(out.place);
         self.report.due += out.due as usize;
         let slid = context.rcv_nxt.wrapping_sub(before.rcv_nxt) & 0xff_ffff;
@@ -657,6 +687,9 @@ fn action(
         ack_valid: out.ack.is_some(),
         store: out.store.is_some(),
         due: bits(out.due.into()),
+        request: out.request,
+        read_tail: out.response_ends,
+        advances: out.ack.is_some_and(|ack| ack.aack != before.rcv_nxt),
         marker: out.marker,
         ..RxAction::default()
     };
@@ -667,9 +700,19 @@ fn action(
         ack_valid: true,
         store: true,
         due: all(),
+        request: true,
+        read_tail: true,
+        advances: true,
         marker: true,
         ..RxAction::default()
     };
+    if out.request {
+        (expected.iova, care.iova) = (record.mr.iova, all());
+        (expected.byte_len, care.byte_len) = (record.dma_length, all());
+    }
+    if out.request || out.response_ends {
+        (expected.wsn, care.wsn) = (record.wsn, all());
+    }
     if out.place {
         (expected.iova, care.iova) = (record.mr.iova, all());
         (expected.length, care.length) = (record.length, all());
@@ -749,6 +792,7 @@ fn equals_the_model_128() {
     assert!(report.mismatches.is_empty());
     assert!(report.longest_run >= 120);
     assert!(report.counts.iter().all(|&n| n > 5), "every rule is met");
+    assert!(report.requests > 100 && report.read_tails > 100);
 }
 
 /// Enough to notice most faults, for the mutation check.
@@ -809,7 +853,7 @@ fn from_first(first: u32) -> VerilatedBlock {
 fn wsns_wrap() {
     let plan = Plan {
         first: 0xff_fff0,
-        ..plan(128, 8000)
+        ..plan(128, 14_000)
     };
     let report = with_big_stack(|| Bench::new(plan).run(&mut from_first(plan.first)));
     print(&report);

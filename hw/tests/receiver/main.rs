@@ -9,4 +9,5 @@ mod lockstep;
 #[path = "../mutants/mod.rs"]
 mod mutants;
 mod place;
+mod read_book;
 mod rx_classify;

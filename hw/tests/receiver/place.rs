@@ -4,7 +4,7 @@ use crate::support::{chance, encode, rng, Dut};
 use crate::{both, ports};
 use mprdma_hw::leaf::Beat;
 use mprdma_hw::nic::place::Place;
-use mprdma_hw::nic::types::{AckCmd, Completion, DmaWriteReq, RxAction};
+use mprdma_hw::nic::types::{AckCmd, Completion, DmaWriteReq, ReadEvent, RxAction};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use rust_hdl_core::prelude::*;
@@ -13,8 +13,8 @@ use std::collections::{HashMap, VecDeque};
 type Block = Place<3, 8>;
 
 ports!(Block, clock: reset action action_valid frame frame_valid written request_ready data_ready ack_ready
-    completion_ready => action_ready frame_ready request request_valid data data_valid ack ack_valid completion
-    completion_valid rx_marker busy);
+    completion_ready arrival_ready => action_ready frame_ready request request_valid data data_valid ack ack_valid completion
+    completion_valid arrival arrival_valid busy);
 
 /// What an action must bring about, with its place in the order of things.
 #[derive(Default)]
@@ -25,8 +25,8 @@ struct Expected {
     acks: VecDeque<(AckCmd, usize)>,
     /// With the writes that must be on the bus before.
     completions: VecDeque<(Completion, usize)>,
-    /// Writes and completions that must be done before.
-    markers: VecDeque<(usize, usize)>,
+    /// With the writes and completions that must be done before.
+    events: VecDeque<(ReadEvent, usize, usize)>,
 }
 
 /// The receiver engine's side: which receive WQEs are stored and due, per QP.
@@ -77,9 +77,13 @@ impl Source {
             60..75 => action.discard = true,
             75..78 => {
                 action.marker = true;
-                self.expected
-                    .markers
-                    .push_back((self.writes, self.completions));
+                let event = ReadEvent {
+                    qpn: action.qpn,
+                    marker: true,
+                    ..ReadEvent::default()
+                };
+                let done = (event, self.writes, self.completions);
+                self.expected.events.push_back(done);
             }
             _ => {}
         }
@@ -108,15 +112,18 @@ impl Source {
             }
             self.frames.extend(beats);
         }
-        if !action.marker && chance(rng, 80) {
-            action.ack_valid = true;
+        if !action.marker {
             action.ack = AckCmd {
                 qpn: action.qpn,
                 sack: bits(rng.random_range(0..1 << 24)),
+                aack: bits(rng.random_range(0..1 << 24)),
                 flags: bits(rng.random_range(0..256)),
                 map: encode_map(rng),
                 ..AckCmd::default()
             };
+        }
+        if !action.marker && chance(rng, 80) {
+            action.ack_valid = true;
             self.expected.acks.push_back((action.ack, self.beats));
         }
         let qp = &mut self.qps[number];
@@ -128,6 +135,29 @@ impl Source {
             action.imm = bits(imm);
             action.byte_len = bits(byte_len);
             qp.stored.insert(wsn, (imm, byte_len));
+        }
+        if !action.marker {
+            action.request = !action.store && !action.place && chance(rng, 30);
+            action.read_tail = !action.store && !action.request && chance(rng, 20);
+            action.advances = chance(rng, 40);
+        }
+        if action.request || action.read_tail {
+            action.wsn = bits(rng.random_range(0..16));
+            action.byte_len = bits(rng.random_range(0..1 << 31));
+        }
+        if action.request || action.read_tail || action.advances {
+            let event = ReadEvent {
+                qpn: action.qpn,
+                aack: action.ack.aack,
+                request: action.request,
+                tail: action.read_tail,
+                psn: action.ack.sack,
+                slot: action.wsn.get_bits::<4>(0),
+                iova: action.iova,
+                length: action.byte_len,
+                marker: false,
+            };
+            self.expected.events.push_back((event, self.writes, 0));
         }
         action.due_wsn = bits(qp.due.into());
         // Usually as many as there are; sometimes none, so that a batch grows to 32.
@@ -164,7 +194,7 @@ fn encode_map(rng: &mut ChaCha8Rng) -> Bits<128> {
 fn bench(dut: &mut impl Dut, steps: usize) {
     let mut rng = rng(21);
     let mut source = Source::new();
-    let (mut beats_done, mut completions_done, mut markers_done) = (0, 0, 0);
+    let (mut beats_done, mut completions_done, mut markers_done, mut events_done) = (0, 0, 0, 0);
     let (mut asked, mut written) = (0, 0);
     let mut most_due = 0;
     let mut ends = 0;
@@ -200,11 +230,12 @@ fn bench(dut: &mut impl Dut, steps: usize) {
         }
         dut.set("action_valid", action_valid);
         dut.set("frame_valid", frame_valid);
-        let ready: Vec<bool> = (0..4).map(|_| chance(&mut rng, take)).collect();
+        let ready: Vec<bool> = (0..5).map(|_| chance(&mut rng, take)).collect();
         dut.set("request_ready", ready[0]);
         dut.set("data_ready", ready[1]);
         dut.set("ack_ready", ready[2]);
         dut.set("completion_ready", ready[3]);
+        dut.set("arrival_ready", ready[4]);
         // A write reaches the bus some time after its last beat was handed over.
         let writes = written < ends.min(asked) && chance(&mut rng, write);
         dut.set("written", writes);
@@ -231,10 +262,23 @@ fn bench(dut: &mut impl Dut, steps: usize) {
             assert!(writes <= written, "completion before its data");
             completions_done += 1;
         }
-        if dut.bit("rx_marker") {
-            let (writes, completions) = source.expected.markers.pop_front().expect("a marker");
-            assert!(writes <= written && completions <= completions_done);
-            markers_done += 1;
+        if dut.bit("arrival_valid") && ready[4] {
+            let (event, writes, completions) = source.expected.events.pop_front().expect("one");
+            let got = dut.bytes("arrival");
+            if event.marker {
+                // The last bit says that it is one; the QPN is all else that means something.
+                let all = encode(event);
+                assert!(got[..2] == all[..2] && got.last() >= all.last());
+            } else {
+                assert_eq!(got, encode(event));
+            }
+            assert!(writes <= written, "an event before its data");
+            assert!(
+                completions <= completions_done,
+                "a marker before a completion"
+            );
+            markers_done += usize::from(event.marker);
+            events_done += 1;
         }
         if action_valid && dut.bit("action_ready") {
             source.actions.pop_front();
@@ -252,12 +296,12 @@ fn bench(dut: &mut impl Dut, steps: usize) {
     }
     let left = &source.expected;
     assert!(left.requests.is_empty() && left.data.is_empty() && left.acks.is_empty());
-    assert!(left.completions.is_empty() && left.markers.is_empty());
-    println!("{beats_done} beats, {completions_done} completions, up to {most_due} at once, {markers_done} markers");
+    assert!(left.completions.is_empty() && left.events.is_empty());
+    println!("{beats_done} beats, {completions_done} completions, up to {most_due} at once, {events_done} events, {markers_done} markers");
     assert!(beats_done > steps / 4 && completions_done > 0 && markers_done > 0);
 }
 
-both!(place, bench, Block::default(), 500);
+both!(place, bench, Block::default(), 900);
 
 /// Frames of 5 beats, each placed, acknowledged and completed: no idle cycle in the stream of beats.
 #[test]
@@ -273,6 +317,7 @@ fn keeps_the_rate() {
             "data_ready",
             "ack_ready",
             "completion_ready",
+            "arrival_ready",
         ] {
             dut.set(ready, true);
         }
@@ -292,6 +337,7 @@ fn keeps_the_rate() {
                     wsn: bits(given),
                     due: bits(1),
                     due_wsn: bits(given),
+                    advances: true,
                     ..RxAction::default()
                 },
             );

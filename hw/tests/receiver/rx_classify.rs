@@ -3,7 +3,9 @@
 use crate::support::{chance, encode, rng, Dut};
 use crate::{both, ports};
 use mprdma_hw::nic::rx_classify::RxClassify;
-use mprdma_hw::nic::types::{AckEvent, Doorbell, MrAnswer, MrQuery, QpError, RxEvent, RxMeta};
+use mprdma_hw::nic::types::{
+    AckEvent, Doorbell, MrAnswer, MrQuery, QpError, ReadQuery, RxEvent, RxMeta,
+};
 use mprdma_spec::wire::bth::opcode;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -13,9 +15,9 @@ use std::collections::VecDeque;
 const QPW: usize = 6;
 type Block = RxClassify<QPW>;
 
-ports!(Block, clock: reset enable meta meta_valid rq_db rq_db_valid error error_valid answer answer_valid ack_ready
-    query_ready rx_ready => meta_ready rq_db_ready error_ready answer_ready ack ack_valid query query_valid rx
-    rx_valid cnt_ack cnt_data cnt_no_qp busy);
+ports!(Block, clock: reset enable meta meta_valid rq_db rq_db_valid error error_valid answer answer_valid
+    read_answer read_answer_valid ack_ready query_ready read_query_ready rx_ready => meta_ready rq_db_ready error_ready
+    answer_ready read_answer_ready ack ack_valid query query_valid read_query read_query_valid rx rx_valid cnt_ack cnt_data cnt_no_qp busy);
 
 /// Events of one source that must come out in order, with the number of events that were out when each came in.
 type Queue = VecDeque<(RxEvent, usize)>;
@@ -27,6 +29,7 @@ struct Expected {
     errors: Queue,
     acks: VecDeque<AckEvent>,
     queries: VecDeque<MrQuery>,
+    read_queries: VecDeque<ReadQuery>,
     /// ACKs, data packets, others.
     counts: [usize; 3],
 }
@@ -41,13 +44,25 @@ fn answer(query: &MrQuery) -> MrAnswer {
     }
 }
 
+/// What the READ book of the test says.
+fn read_answer(query: &ReadQuery) -> MrAnswer {
+    MrAnswer {
+        hit: query.tail,
+        iova: bit_cast::<64, 24>(query.wsn)
+            + (bit_cast::<64, 16>(query.offset) << 24)
+            + (bit_cast::<64, 13>(query.length) << 40),
+        ..MrAnswer::default()
+    }
+}
+
 fn random_meta(rng: &mut ChaCha8Rng) -> RxMeta {
     let opcode = match rng.random_range(0..10) {
-        0..5 => rng.random_range(opcode::MP_WRITE_FIRST..=opcode::MP_WRITE_ONLY_IMM),
+        0..3 => rng.random_range(opcode::MP_WRITE_FIRST..=opcode::MP_WRITE_ONLY_IMM),
+        3..5 => rng.random_range(opcode::MP_READ_REQUEST..=opcode::MP_READ_RESPONSE_ONLY),
         5..8 => opcode::MP_ACK,
         8 => [
             opcode::MP_WRITE_FIRST - 1,
-            opcode::MP_WRITE_ONLY_IMM + 1,
+            opcode::MP_ACK + 1,
             opcode::RC_ACK,
             opcode::RC_WRITE_ONLY,
             opcode::CNP,
@@ -122,7 +137,21 @@ impl Expected {
                 stamp: meta.stamp,
                 map: meta.map,
             });
-        } else if known && (opcode::MP_WRITE_FIRST..=opcode::MP_WRITE_ONLY_IMM).contains(&code) {
+        } else if known
+            && (opcode::MP_READ_RESPONSE_FIRST..=opcode::MP_READ_RESPONSE_ONLY).contains(&code)
+        {
+            self.counts[1] += 1;
+            let query = ReadQuery {
+                qpn: event.qpn,
+                wsn: meta.wsn,
+                offset: meta.offset,
+                length: meta.length,
+                tail: meta.flags.get_bit(2),
+            };
+            event.mr = read_answer(&query);
+            self.read_queries.push_back(query);
+            self.packets.push_back((event, out));
+        } else if known && (opcode::MP_WRITE_FIRST..=opcode::MP_READ_REQUEST).contains(&code) {
             self.counts[1] += 1;
             let query = MrQuery {
                 key: meta.rkey,
@@ -191,6 +220,7 @@ fn bench(dut: &mut impl Dut, steps: usize) {
     let mut expected = Expected::default();
     let (mut meta, mut doorbell, mut error) = (None, None, None);
     let mut answers: VecDeque<(MrAnswer, usize)> = VecDeque::new();
+    let mut read_answers: VecDeque<(MrAnswer, usize)> = VecDeque::new();
     let mut counted = [0; 3];
     let (mut out, mut longest_wait) = (0_usize, 0);
     let mut kinds = [0; 4];
@@ -233,19 +263,33 @@ fn bench(dut: &mut impl Dut, steps: usize) {
             dut.set("meta_valid", meta_valid);
             dut.set("rq_db_valid", rq_db_valid);
             dut.set("error_valid", error_valid);
-            let ready: Vec<bool> = (0..3).map(|_| chance(&mut rng, take)).collect();
+            let ready: Vec<bool> = (0..4).map(|_| chance(&mut rng, take)).collect();
             dut.set("ack_ready", ready[0]);
             dut.set("query_ready", ready[1]);
             dut.set("rx_ready", ready[2]);
+            dut.set("read_query_ready", ready[3]);
             let answers_now = answers.front().filter(|(_, at)| *at <= step).copied();
             if let Some((answer, _)) = answers_now {
                 dut.set("answer", answer);
             }
             dut.set("answer_valid", answers_now.is_some());
+            let read_now = read_answers.front().filter(|(_, at)| *at <= step).copied();
+            if let Some((answer, _)) = read_now {
+                dut.set("read_answer", answer);
+            }
+            dut.set("read_answer_valid", read_now.is_some());
             dut.low();
 
             if answers_now.is_some() && dut.bit("answer_ready") {
                 answers.pop_front();
+            }
+            if read_now.is_some() && dut.bit("read_answer_ready") {
+                read_answers.pop_front();
+            }
+            if ready[3] && dut.bit("read_query_valid") {
+                let query = expected.read_queries.pop_front().expect("a query");
+                assert_eq!(dut.bytes("read_query"), encode(query));
+                read_answers.push_back((read_answer(&query), step + rng.random_range(1..12)));
             }
             if ready[0] && dut.bit("ack_valid") {
                 let ack = expected.acks.pop_front().expect("an ACK");
@@ -333,6 +377,7 @@ fn one_packet_per_cycle() {
             "meta_valid",
             "ack_ready",
             "query_ready",
+            "read_query_ready",
             "rx_ready",
         ] {
             dut.set(port, true);

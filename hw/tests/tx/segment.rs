@@ -48,9 +48,14 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
             break length;
         }
     };
-    let failed = chance(rng, 5);
+    // WRITE, WRITE with immediate, READ, answer to a READ.
+    let kind = rng.random_range(0..4u64);
+    let response = kind == 3;
+    let failed = !response && chance(rng, 5);
     let packets = if failed {
         0
+    } else if kind == WrOpcode::RdmaRead as u64 {
+        1
     } else {
         length.div_ceil(bytes).max(1)
     };
@@ -58,8 +63,13 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         qpn: qpn.to_bits(),
         slot: slot.to_bits(),
         wqe_index: rng.random_range(0..1u64 << 16).to_bits(),
-        opcode: rng.random_range(0..2u64).to_bits(),
-        flags: rng.random_range(0..16u64).to_bits(),
+        opcode: if response { 0 } else { kind }.to_bits(),
+        flags: if response {
+            0
+        } else {
+            rng.random_range(0..16u64)
+        }
+        .to_bits(),
         status: if failed { 4u64 } else { 0 }.to_bits(),
         first_psn: u64::from(first_psn).to_bits(),
         packets: packets.to_bits(),
@@ -70,6 +80,7 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         imm: rng.random_range(0..1u64 << 32).to_bits(),
         wsn: rng.random_range(0..1u64 << 24).to_bits(),
         mtu: mtu.to_bits(),
+        response,
     }
 }
 
@@ -81,7 +92,13 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     let first = index == 0;
     let last = index + 1 == packets;
     let imm = message.opcode.to_u64() == WrOpcode::RdmaWriteWithImm as u64;
+    let read = message.opcode.to_u64() == WrOpcode::RdmaRead as u64;
     let opcode = match (first, last, imm) {
+        _ if read => bth::opcode::MP_READ_REQUEST,
+        (true, true, _) if message.response => bth::opcode::MP_READ_RESPONSE_ONLY,
+        (true, false, _) if message.response => bth::opcode::MP_READ_RESPONSE_FIRST,
+        (false, true, _) if message.response => bth::opcode::MP_READ_RESPONSE_LAST,
+        (false, false, _) if message.response => bth::opcode::MP_READ_RESPONSE_MIDDLE,
         (true, true, false) => bth::opcode::MP_WRITE_ONLY,
         (true, true, true) => bth::opcode::MP_WRITE_ONLY_IMM,
         (false, true, false) => bth::opcode::MP_WRITE_LAST,
@@ -101,7 +118,9 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     ] {
         flags |= if set { flag } else { 0 };
     }
-    let length = if last {
+    let length = if read {
+        0
+    } else if last {
         message.length.to_u64() - index * bytes
     } else {
         bytes
@@ -112,11 +131,20 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
         psn: grant.psn,
         opcode: u64::from(opcode).to_bits(),
         flags: u64::from(flags).to_bits(),
-        wsn: if imm { message.wsn } else { Bits::default() },
+        wsn: if imm || read || message.response {
+            message.wsn
+        } else {
+            Bits::default()
+        },
         offset: (index & 0xffff).to_bits(),
         raddr: (message.raddr.to_u64() + index * bytes).to_bits(),
         rkey: message.rkey,
         length: length.to_bits(),
+        dma_length: if read {
+            message.length
+        } else {
+            length.to_bits()
+        },
         imm: if imm { message.imm } else { Bits::default() },
         marker: false,
     };
@@ -231,7 +259,17 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
                 let m = &queue.live[0];
                 retirements.items.push_back(Retired {
                     qpn: m.qpn,
+                    ring: true,
                     packets: m.packets,
+                    own: chance(rng, 70),
+                });
+            }
+            // A work request whose message left the ring before is none of this block's.
+            if leaving == 0 && chance(rng, 2) {
+                retirements.items.push_back(Retired {
+                    qpn: qpn.to_bits(),
+                    own: true,
+                    ..Retired::default()
                 });
             }
             if grants.items.len() < 3 {
@@ -349,7 +387,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
             assert_eq!(asked.pop_front(), payloads.pop_front(), "step {step}");
         }
         assert!(asked.len() < 10);
-        if let Some(m) = retirements.taken(out.retired_ready) {
+        if let Some(m) = retirements.taken(out.retired_ready).filter(|m| m.ring) {
             let queue = &mut queues[m.qpn.index()];
             let gone = queue.live.pop_front().unwrap();
             for e in expected.iter_mut() {

@@ -7,7 +7,7 @@ use mprdma_hw::nic::sq_fetch::SqFetch;
 use mprdma_hw::nic::types::*;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
-use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
+use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE, RIGHT_LOCAL_WRITE};
 use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SYNC};
 use mprdma_spec::status::WcStatus;
 use rand::Rng;
@@ -22,22 +22,35 @@ crate::bench! {
     sq_fetch, SqFetch<QPW, 3>,
     in {
         cfg: CfgReq, cfg_valid: bool, sq_db: Doorbell, sq_db_valid: bool, retired: Retired, retired_valid: bool,
-        qp_error: QpError, qp_error_valid: bool, sync_passed: QpMark, sync_passed_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
+        qp_error: QpError, qp_error_valid: bool, sync_passed: QpMark, sync_passed_valid: bool, read_done: QpMark,
+        read_done_valid: bool, respond: Respond, respond_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
         answer_valid: bool, read_req_ready: bool, query_ready: bool, launch_ready: bool, work_ready: bool,
     }
     out {
-        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, sync_passed_ready: bool, read_ready: bool, answer_ready: bool,
+        sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, sync_passed_ready: bool, read_done_ready: bool,
+        respond_ready: bool, read_ready: bool, answer_ready: bool,
         read_req: DmaReadReq, read_req_valid: bool, query: MrQuery, query_valid: bool, launch: Launch,
         launch_valid: bool, work: Work, work_valid: bool, cfg_done: bool, init_done: bool, busy: bool,
     }
 }
+
+/// Bit of a key whose region lets nobody write here.
+const NOT_WRITABLE: u64 = 4;
+/// Messages in the ring when work requests wait, and when answers wait too.
+const OWN_MOST: usize = 48;
+const RING_MOST: usize = 64;
 
 /// The memory region table of the test: the key says what it answers.
 fn region(query: &MrQuery) -> MrAnswer {
     let key = query.key.to_u64();
     MrAnswer {
         hit: key & 3 != 3,
-        rights: Bits::default(),
+        rights: if key & NOT_WRITABLE == 0 {
+            RIGHT_LOCAL_WRITE
+        } else {
+            !RIGHT_LOCAL_WRITE & 0xff
+        }
+        .to_bits(),
         pd: (key >> 8 & 0xffff).to_bits(),
         iova: (query.va.to_u64() ^ 0x5500_0000_0000).to_bits(),
     }
@@ -60,7 +73,16 @@ struct Queue {
     next_psn: u32,
     next_wsn: u32,
     slot: u64,
-    open: VecDeque<u32>,
+    /// The ring: packets of each message, and whether it is a work request.
+    open: VecDeque<(u32, bool)>,
+    /// Work requests that left the ring and are not completed.
+    late: usize,
+    /// READs that are open, and the slot of the next; the queue pair's life.
+    reads: usize,
+    next_read: u64,
+    life: u64,
+    /// Answers to come, and whether they may be dropped.
+    responds: VecDeque<(Respond, bool)>,
     /// A synchronised message is launched; its first packet has not left.
     sync_open: bool,
     /// A flushed launch has been seen: from here on all are.
@@ -75,24 +97,49 @@ impl Queue {
         1 << self.log2
     }
 
+    fn span(&self, length: u64) -> u32 {
+        length.div_ceil(128 << self.mtu).max(1) as u32
+    }
+
     fn packets(&self, wqe: &[u8; WQE]) -> u32 {
-        sq_wqe::LENGTH.get(wqe).div_ceil(128 << self.mtu).max(1) as u32
+        if is_read(wqe) {
+            1
+        } else {
+            self.span(sq_wqe::LENGTH.get(wqe))
+        }
+    }
+
+    /// Work requests launched and not completed.
+    fn own(&self) -> usize {
+        self.late + self.open.iter().filter(|m| m.1).count()
+    }
+
+    /// What is asked of it now may be asked in vain.
+    fn stop(&mut self) {
+        self.responds.iter_mut().for_each(|r| r.1 = true);
     }
 
     /// Status that the next launch should have if its read was good and the queue pair is in RTS.
     fn status(&self, wqe: &[u8; WQE]) -> u64 {
         let key = sq_wqe::LKEY.get(wqe);
         let length = sq_wqe::LENGTH.get(wqe);
-        if sq_wqe::OPCODE.get(wqe) > 1 {
+        let read = is_read(wqe);
+        if sq_wqe::OPCODE.get(wqe) > 2 {
             WcStatus::LocalQpOperationError as u64
-        } else if length > 1 << 31 {
+        } else if length > 1 << 31 || read && self.span(length) > 1 << 16 {
             WcStatus::LocalLengthError as u64
-        } else if length != 0 && (key & 3 == 3 || key >> 8 & 0xffff != self.pd) {
+        } else if length != 0
+            && (key & 3 == 3 || key >> 8 & 0xffff != self.pd || read && key & NOT_WRITABLE != 0)
+        {
             WcStatus::LocalProtectionError as u64
         } else {
             0
         }
     }
+}
+
+fn is_read(wqe: &[u8; WQE]) -> bool {
+    sq_wqe::OPCODE.get(wqe) == WrOpcode::RdmaRead as u64
 }
 
 struct Read {
@@ -111,13 +158,20 @@ struct Mix {
     /// Percentage of WQEs that are synchronised, and of steps with one of them passed.
     syncs: u32,
     passes: u32,
+    /// Percentage of WQEs that are READs, of those with a fence, and of steps in which a READ ends, or the peer's READ
+    /// is to be answered.
+    reads: u32,
+    fences: u32,
+    ends: u32,
+    responds: u32,
     /// Largest message in packets, as a power of two.
     longest: u32,
     /// Percentage of steps with a doorbell, and with a retirement.
     doorbells: u32,
     retirements: u32,
-    /// One command or error in so many steps.
+    /// One command, and one error, in so many steps.
     commands: u32,
+    errors: u32,
     /// Ring sizes.
     log2: (u32, u32),
 }
@@ -126,10 +180,15 @@ const CALM: Mix = Mix {
     faults: 0,
     syncs: 20,
     passes: 20,
+    reads: 30,
+    fences: 5,
+    ends: 20,
+    responds: 10,
     longest: 4,
     doorbells: 10,
     retirements: 30,
     commands: 2000,
+    errors: 2000,
     log2: (1, 6),
 };
 
@@ -147,18 +206,34 @@ fn wqe(rng: &mut ChaCha8Rng, queue: &Queue, mix: &Mix) -> [u8; WQE] {
         5 => most,
         _ => rng.random_range(0..=most),
     };
-    let flags = rng.random_range(0..256) & !WQE_SYNC;
+    let mut flags = rng.random_range(0..256) & !(WQE_SYNC | WQE_FENCE);
+    flags |= u64::from(chance(rng, mix.fences)) * WQE_FENCE;
+    let read = chance(rng, mix.reads);
     let sync = u64::from(chance(rng, mix.syncs)) * WQE_SYNC;
     sq_wqe::FLAGS.set(&mut wqe, flags | sync);
-    sq_wqe::OPCODE.set(&mut wqe, rng.random_range(0..2));
-    sq_wqe::LENGTH.set(&mut wqe, length.min(1 << 31));
-    sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | rng.random_range(0..3));
+    sq_wqe::OPCODE.set(&mut wqe, if read { 2 } else { rng.random_range(0..2) });
+    let most = if read { mtu << 16 } else { 1 << 31 };
+    sq_wqe::LENGTH.set(&mut wqe, length.min(most));
+    let rights = if read {
+        0
+    } else {
+        rng.random_range(0..2) * NOT_WRITABLE
+    };
+    sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | rights | rng.random_range(0..3));
     if chance(rng, mix.faults) {
-        match rng.random_range(0..5) {
-            0 => sq_wqe::OPCODE.set(&mut wqe, rng.random_range(2..256)),
+        match rng.random_range(0..7) {
+            0 => sq_wqe::OPCODE.set(&mut wqe, rng.random_range(3..256)),
             1 => sq_wqe::LENGTH.set(&mut wqe, (1 << 31) + rng.random_range(1..1 << 31)),
             2 => sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | 3),
             3 => sq_wqe::LKEY.set(&mut wqe, (queue.pd ^ 1) << 8),
+            4 => {
+                sq_wqe::OPCODE.set(&mut wqe, WrOpcode::RdmaRead as u64);
+                sq_wqe::LENGTH.set(&mut wqe, ((mtu << 16) + 1).min(1 << 31));
+            }
+            5 => {
+                sq_wqe::OPCODE.set(&mut wqe, WrOpcode::RdmaRead as u64);
+                sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | NOT_WRITABLE);
+            }
             _ => {
                 sq_wqe::LKEY.set(&mut wqe, 3);
                 sq_wqe::LENGTH.set(&mut wqe, 0);
@@ -176,6 +251,14 @@ struct Seen {
     failed: u64,
     again: u64,
     full: u64,
+    /// READs, as many as there may be, and WQEs behind a fence that waited for some.
+    reads: u64,
+    all_reads: u64,
+    fenced: u64,
+    /// Answers, in a full ring, and dropped.
+    responds: u64,
+    ring_full: u64,
+    dropped: u64,
     /// Synchronised messages, and messages launched while one of them waited.
     syncs: u64,
     behind: u64,
@@ -197,6 +280,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
     let mut retirements = Source::<Retired>::new(80);
     let mut errors = Source::<QpError>::new(80);
     let mut passes = Source::<QpMark>::new(80);
+    let mut ends = Source::<QpMark>::new(80);
+    let mut responds = Source::<Respond>::new(80);
     let mut reads: VecDeque<Read> = VecDeque::new();
     let mut answers: VecDeque<MrAnswer> = VecDeque::new();
     let mut works: VecDeque<Work> = VecDeque::new();
@@ -249,9 +334,49 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 });
             }
             let leaving = retirements.items.iter().any(|r| r.qpn == id);
-            if !leaving && !queue.open.is_empty() && (ending || chance(rng, mix.retirements)) {
-                let packets = u64::from(queue.open[0]).to_bits();
-                retirements.items.push_back(Retired { qpn: id, packets });
+            if !leaving && (ending || chance(rng, mix.retirements)) {
+                if queue.late > 0 && chance(rng, 40) || queue.open.is_empty() {
+                    if queue.late > 0 {
+                        retirements.items.push_back(Retired {
+                            qpn: id,
+                            own: true,
+                            ..Retired::default()
+                        });
+                    }
+                } else {
+                    let (packets, own) = queue.open[0];
+                    retirements.items.push_back(Retired {
+                        qpn: id,
+                        ring: true,
+                        packets: u64::from(packets).to_bits(),
+                        own: own && chance(rng, 60),
+                    });
+                }
+            }
+            let ended = ends.items.iter().any(|e| e.qpn == id);
+            if queue.reads > 0 && !ended && (ending || chance(rng, mix.ends)) {
+                ends.items.push_back(QpMark { qpn: id });
+            }
+            if !ending && responds.items.len() < 3 && chance(rng, mix.responds) {
+                let stale = chance(rng, 5);
+                let mtu = 128u64 << queue.mtu;
+                let respond = Respond {
+                    qpn: id,
+                    life: (queue.life + u64::from(stale) * 15 & 15).to_bits(),
+                    slot: rng.random_range(0..16u64).to_bits(),
+                    iova: rng.random_range(0..u64::MAX >> 1).to_bits(),
+                    length: match rng.random_range(0..6) {
+                        0 => 0,
+                        1 => mtu,
+                        2 => mtu + 1,
+                        3 => (mtu << mix.longest.min(16)).min(1 << 31),
+                        _ => rng.random_range(0..20 * mtu),
+                    }
+                    .to_bits(),
+                };
+                let vain = stale || queue.state != QpState::Rts as u64;
+                queue.responds.push_back((respond, vain));
+                responds.items.push_back(respond);
             }
             // A queue pair in ERROR passes nothing more.
             let passing = passes.items.iter().any(|p| p.qpn == id)
@@ -261,7 +386,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 passes.items.push_back(QpMark { qpn: id });
             }
             let told = errors.items.iter().any(|e| e.qpn == id);
-            if !ending && !told && rng.random_range(0..mix.commands) == 0 {
+            if !ending && !told && rng.random_range(0..mix.errors) == 0 {
                 errors.items.push_back(QpError {
                     qpn: id,
                     status: 4u64.to_bits(),
@@ -272,7 +397,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         let on_way = doorbells.items.iter().any(|d| d.number == id)
             || retirements.items.iter().any(|r| r.qpn == id)
             || errors.items.iter().any(|e| e.qpn == id)
-            || passes.items.iter().any(|p| p.qpn == id);
+            || passes.items.iter().any(|p| p.qpn == id)
+            || ends.items.iter().any(|e| e.qpn == id);
         let rts = QpState::Rts as u64;
         let broken = queue.state == QpState::Error as u64;
         let due = queue.state == 0
@@ -324,6 +450,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     mtu: qp_image::MTU.get(&image),
                     pd: qp_image::PD.get(&image),
                     next_psn: qp_image::SQ_PSN.get(&image) as u32,
+                    life: (queue.life + 1) % 16,
+                    responds: std::mem::take(&mut queue.responds),
                     ..Queue::default()
                 };
                 queue.ring = vec![[0; WQE]; queue.size() as usize];
@@ -333,9 +461,14 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 queue.state = state;
                 queue.next_psn = qp_image::SQ_PSN.get(&image) as u32;
                 queue.next_wsn = 0;
+                (queue.late, queue.reads, queue.next_read) = (0, 0, 0);
                 queue.sync_open = false;
+                queue.stop();
             } else if mask & MASK_STATE != 0 && op == Opcode::ModifyQp {
                 queue.state = state;
+                queue.stop();
+            } else if op == Opcode::DestroyQp {
+                queue.stop();
             }
             command = Some((qpn, op as u64, mask, image, true));
         }
@@ -345,6 +478,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         (inputs.retired, inputs.retired_valid) = retirements.show(rng);
         (inputs.qp_error, inputs.qp_error_valid) = errors.show(rng);
         (inputs.sync_passed, inputs.sync_passed_valid) = passes.show(rng);
+        (inputs.read_done, inputs.read_done_valid) = ends.show(rng);
+        (inputs.respond, inputs.respond_valid) = responds.show(rng);
         if let Some((qpn, op, _, image, true)) = &command {
             inputs.cfg.op = op.to_bits();
             inputs.cfg.index = (*qpn as u64).to_bits();
@@ -448,12 +583,21 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         }
         if let Some(p) = retirements.taken(out.retired_ready) {
             let queue = &mut queues[p.qpn.index()];
-            queue.open.pop_front().unwrap();
-            queue.retired += 1;
+            if p.ring {
+                let (_, own) = queue.open.pop_front().unwrap();
+                queue.late += usize::from(own);
+            }
+            queue.late -= usize::from(p.own);
+            queue.retired += u64::from(p.own);
         }
+        if let Some(e) = ends.taken(out.read_done_ready) {
+            queues[e.qpn.index()].reads -= 1;
+        }
+        responds.taken(out.respond_ready);
         if let Some(e) = errors.taken(out.qp_error_ready) {
             let queue = &mut queues[e.qpn.index()];
             queue.state = QpState::Error as u64;
+            queue.stop();
         }
         doorbells.taken(out.sq_db_ready);
         if let Some(p) = passes.taken(out.sync_passed_ready) {
@@ -461,7 +605,50 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             assert!(queue.sync_open);
             queue.sync_open = false;
         }
-        if out.launch_valid && inputs.launch_ready {
+        if out.launch_valid && inputs.launch_ready && out.launch.response {
+            let l = out.launch;
+            let queue = &mut queues[l.qpn.index()];
+            let text = format!("step {step}: QP {} answer", l.qpn.to_u64());
+            let packets = queue.span(l.length.to_u64());
+            let expected = Launch {
+                qpn: l.qpn,
+                slot: queue.slot.to_bits(),
+                first_psn: u64::from(queue.next_psn).to_bits(),
+                packets: u64::from(packets).to_bits(),
+                mtu: queue.mtu.to_bits(),
+                iova: l.iova,
+                length: l.length,
+                wsn: l.wsn,
+                response: true,
+                ..Launch::default()
+            };
+            assert_eq!(l, expected, "{text}");
+            loop {
+                let (r, vain) = queue.responds.pop_front().expect("a READ to answer");
+                let same = (r.iova, r.length, r.slot.to_u64());
+                if same == (l.iova, l.length, l.wsn.to_u64()) {
+                    break;
+                }
+                assert!(vain, "{text}: one is left out");
+                seen.dropped += 1;
+            }
+            let before: u32 = queue.open.iter().map(|m| m.0).sum();
+            assert!(queue.open.len() < RING_MOST, "{text}: ring of messages");
+            assert!(
+                queue.open.is_empty() || before + packets <= 1 << 23,
+                "{text}"
+            );
+            works.push_back(Work {
+                qpn: l.qpn,
+                packets: u64::from(packets).to_bits(),
+                sync: false,
+            });
+            queue.next_psn = queue.next_psn.wrapping_add(packets) & 0xff_ffff;
+            queue.slot = (queue.slot + 1) % 64;
+            queue.open.push_back((packets, false));
+            seen.responds += 1;
+            seen.ring_full += u64::from(queue.open.len() == RING_MOST);
+        } else if out.launch_valid && inputs.launch_ready {
             let l = out.launch;
             let queue = &mut queues[l.qpn.index()];
             let at = (queue.launched % queue.size()) as usize;
@@ -480,7 +667,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             assert_eq!(l.wqe_index.to_u64(), queue.launched & 0xffff, "{text}");
             assert_eq!(l.slot.to_u64(), queue.slot, "{text}");
             assert_eq!(l.first_psn.to_u64(), u64::from(queue.next_psn), "{text}");
-            assert!(queue.open.len() < 64, "{text}: ring of messages");
+            assert!(queue.open.len() < OWN_MOST, "{text}: ring of messages");
+            assert!(queue.own() < 64, "{text}: open work requests");
             let status = l.status.to_u64();
             seen.launches += 1;
             let mut packets = 0;
@@ -503,12 +691,14 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     assert!(queue.bad[at], "{text}: a good read failed");
                     seen.failed += 1;
                     queue.state = QpState::Error as u64;
+                    queue.stop();
                 } else {
                     assert!(queue.good[at], "{text}: launched from a failed read");
                     assert_eq!(status, queue.status(&entry), "{text}");
                     seen.failed += u64::from(status != 0);
                     if status != 0 {
                         queue.state = QpState::Error as u64;
+                        queue.stop();
                     }
                     assert_eq!(l.opcode.to_u64(), sq_wqe::OPCODE.get(&entry));
                     assert_eq!(l.length.to_u64(), sq_wqe::LENGTH.get(&entry));
@@ -523,17 +713,32 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 }
                 if status == 0 {
                     packets = queue.packets(&entry);
-                    let before: u32 = queue.open.iter().sum();
+                    let before: u32 = queue.open.iter().map(|m| m.0).sum();
                     assert!(
                         queue.open.is_empty() || before + packets <= 1 << 23,
                         "{text}: {before} + {packets}"
                     );
                     let imm = sq_wqe::OPCODE.get(&entry) == WrOpcode::RdmaWriteWithImm as u64;
-                    assert_eq!(
-                        l.wsn.to_u64(),
-                        if imm { u64::from(queue.next_wsn) } else { 0 },
-                        "{text}"
-                    );
+                    let read = is_read(&entry);
+                    let wsn = if imm {
+                        u64::from(queue.next_wsn)
+                    } else if read {
+                        queue.next_read
+                    } else {
+                        0
+                    };
+                    assert_eq!(l.wsn.to_u64(), wsn, "{text}");
+                    if sq_wqe::FLAGS.get(&entry) & WQE_FENCE != 0 {
+                        assert_eq!(queue.reads, 0, "{text}: passes a fence");
+                        seen.fenced += u64::from(queue.next_read > 0);
+                    }
+                    if read {
+                        assert!(queue.reads < 16, "{text}: too many READs");
+                        queue.reads += 1;
+                        queue.next_read = (queue.next_read + 1) % 16;
+                        seen.reads += 1;
+                        seen.all_reads += u64::from(queue.reads == 16);
+                    }
                     queue.next_wsn = (queue.next_wsn + u32::from(imm)) & 0xff_ffff;
                     let sync = sq_wqe::FLAGS.get(&entry) & WQE_SYNC != 0;
                     assert!(
@@ -554,9 +759,9 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             assert_eq!(l.packets.to_u64(), u64::from(packets), "{text}");
             queue.next_psn = queue.next_psn.wrapping_add(packets) & 0xff_ffff;
             queue.slot = (queue.slot + 1) % 64;
-            queue.open.push_back(packets);
+            queue.open.push_back((packets, true));
             queue.launched += 1;
-            seen.full += u64::from(queue.open.len() == 64);
+            seen.full += u64::from(queue.open.len() == OWN_MOST || queue.own() == 64);
             seen.wraps += u64::from(queue.launched % queue.size() == 0);
         }
         if out.work_valid && inputs.work_ready {
@@ -572,14 +777,21 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     reads.is_empty() && works.is_empty(),
                     "step {step}: destroyed with work under way"
                 );
-                queues[qpn] = Queue::default();
+                queues[qpn] = Queue {
+                    life: queues[qpn].life,
+                    responds: std::mem::take(&mut queues[qpn].responds),
+                    ..Queue::default()
+                };
             }
         }
         let open = |q: &Queue| {
             q.launched != q.posted && (q.state == rts || q.state == QpState::Error as u64)
         };
-        let finished = queues.iter().all(|q| q.open.is_empty() && !open(q));
-        idle = if ending && finished && command.is_none() && doorbells.items.is_empty() {
+        let finished = queues.iter().all(|q| {
+            q.open.is_empty() && q.late == 0 && !open(q) && q.responds.iter().all(|r| r.1)
+        });
+        let given = doorbells.items.is_empty() && responds.items.is_empty();
+        idle = if ending && finished && command.is_none() && given {
             idle + 1
         } else {
             0
@@ -601,6 +813,7 @@ fn simulated() {
         let mix = Mix {
             faults: 5,
             commands: 300,
+            errors: 300,
             ..CALM
         };
         let seen = drive(
@@ -625,17 +838,22 @@ fn verilated() {
             Mix {
                 faults: 6,
                 commands: 500,
+                errors: 500,
                 ..CALM
             },
             Mix {
                 faults: 2,
                 commands: 400,
+                errors: 400,
                 doorbells: 40,
                 ..CALM
             },
-            // The ring of 64 messages fills.
+            // The ring of 64 messages fills, from both sides.
             Mix {
                 retirements: 1,
+                reads: 5,
+                fences: 0,
+                responds: 3,
                 log2: (6, 9),
                 ..CALM
             },
@@ -659,6 +877,41 @@ fn verilated() {
                 passes: 2,
                 faults: 2,
                 commands: 1000,
+                errors: 1000,
+                ..CALM
+            },
+            // Many READs that end seldom; then fences.
+            Mix {
+                syncs: 0,
+                reads: 80,
+                fences: 0,
+                ends: 2,
+                log2: (5, 6),
+                ..CALM
+            },
+            Mix {
+                syncs: 5,
+                reads: 60,
+                fences: 20,
+                ends: 5,
+                log2: (4, 6),
+                ..CALM
+            },
+            // Answers while queue pairs come and go.
+            Mix {
+                responds: 40,
+                faults: 3,
+                commands: 300,
+                errors: 300,
+                ..CALM
+            },
+            // Reads under way when they go.
+            Mix {
+                reads: 0,
+                responds: 0,
+                doorbells: 40,
+                commands: 60,
+                errors: 10_000,
                 ..CALM
             },
         ];
@@ -672,14 +925,26 @@ fn verilated() {
             ));
         }
         assert!(
-            seen.iter().all(|s| s.sent > 500 && s.commands > 10),
+            seen.iter().all(|s| s.sent > 200 && s.commands > 10),
             "{seen:?}"
         );
         assert!(seen.iter().map(|s| s.wraps).sum::<u64>() > 500 && seen[5].again > 100);
         assert!(seen.iter().map(|s| s.destroyed_in_flight).sum::<u64>() > 3);
         assert!(seen[2].failed > 20 && seen[2].flushed > 20 && seen[4].full > 20);
-        assert!(seen[6].syncs > 200 && seen[6].behind > 100 && seen[6].again > 200);
+        assert!(seen[6].syncs > 100 && seen[6].behind > 50 && seen[6].again > 200);
         assert!(seen[7].flushed_behind > 10);
+        assert!(seen[4].ring_full > 10, "{:?}", seen[4]);
+        assert!(
+            seen[8].all_reads > 50 && seen[8].again > 50,
+            "{:?}",
+            seen[8]
+        );
+        assert!(seen[9].fenced > 50 && seen[9].again > 100, "{:?}", seen[9]);
+        assert!(
+            seen[10].responds > 500 && seen[10].dropped > 20,
+            "{:?}",
+            seen[10]
+        );
     });
 }
 
@@ -734,7 +999,11 @@ fn index_wraps() {
                     );
                     launched += 1;
                     assert!(launched <= posted);
-                    retirements.items.push_back(Retired::default());
+                    retirements.items.push_back(Retired {
+                        ring: true,
+                        own: true,
+                        ..Retired::default()
+                    });
                 }
                 if launched >= count {
                     break;
@@ -809,7 +1078,9 @@ fn pace() {
                 at.push(cycle);
                 let packets = out.launch.packets;
                 retirements.items.push_back(Retired {
+                    ring: true,
                     packets,
+                    own: true,
                     ..Retired::default()
                 });
                 if at.len() % 16 == 0 {
@@ -836,6 +1107,8 @@ struct OneQueue<B> {
     answers: VecDeque<MrAnswer>,
     /// Index, status and packets of each launch.
     launches: Vec<(u64, u64, u64)>,
+    /// WSN and packets of each answer.
+    answered: Vec<(u64, u64)>,
     works: Vec<bool>,
 }
 
@@ -857,6 +1130,7 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
             reads: VecDeque::new(),
             answers: VecDeque::new(),
             launches: vec![],
+            answered: vec![],
             works: vec![],
         };
         one.command(Opcode::CreateQp, QpState::Rts, 0);
@@ -900,7 +1174,10 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
             self.reads
                 .extend((0..count).map(|i| (first + i, i + 1 == count)));
         }
-        if out.launch_valid {
+        if out.launch_valid && out.launch.response {
+            let l = &out.launch;
+            self.answered.push((l.wsn.to_u64(), l.packets.to_u64()));
+        } else if out.launch_valid {
             let l = &out.launch;
             self.launches
                 .push((l.wqe_index.to_u64(), l.status.to_u64(), l.packets.to_u64()));
@@ -911,10 +1188,19 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
         out
     }
 
-    /// Posts WQEs of `(flags, length)`.
+    /// Posts WRITEs of `(flags, length)`.
     fn post(&mut self, wqes: &[(u64, u64)]) {
-        for (flags, length) in wqes {
+        let writes: Vec<_> = wqes
+            .iter()
+            .map(|&(flags, length)| (WrOpcode::RdmaWrite, flags, length))
+            .collect();
+        self.post_any(&writes);
+    }
+
+    fn post_any(&mut self, wqes: &[(WrOpcode, u64, u64)]) {
+        for (opcode, flags, length) in wqes {
             let mut wqe = [0; WQE];
+            sq_wqe::OPCODE.set(&mut wqe, *opcode as u64);
             sq_wqe::FLAGS.set(&mut wqe, *flags);
             sq_wqe::LENGTH.set(&mut wqe, *length);
             self.ring[self.posted as usize % 16] = wqe;
@@ -942,11 +1228,40 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
     }
 
     fn retire(&mut self, packets: u64) {
+        self.retire_as(packets, true, true);
+        self.settle();
+    }
+
+    fn retire_as(&mut self, packets: u64, ring: bool, own: bool) {
         self.inputs.retired.packets = packets.to_bits();
+        self.inputs.retired.ring = ring;
+        self.inputs.retired.own = own;
         self.inputs.retired_valid = true;
         while !self.cycle().retired_ready {}
         self.inputs.retired_valid = false;
+        for _ in 0..400 {
+            self.cycle();
+        }
+    }
+
+    fn read_done(&mut self) {
+        self.inputs.read_done_valid = true;
+        while !self.cycle().read_done_ready {}
+        self.inputs.read_done_valid = false;
         self.settle();
+    }
+
+    /// The peer's READ of slot `slot`, asked in life `life`; it may have to wait.
+    fn respond(&mut self, slot: u64, life: u64, length: u64) {
+        self.inputs.respond.slot = slot.to_bits();
+        self.inputs.respond.life = life.to_bits();
+        self.inputs.respond.length = length.to_bits();
+        self.inputs.respond_valid = true;
+        while !self.cycle().respond_ready {}
+        self.inputs.respond_valid = false;
+        for _ in 0..400 {
+            self.cycle();
+        }
     }
 
     fn fail(&mut self) {
@@ -999,6 +1314,107 @@ fn one_synchronised_message_waits_at_a_time() {
             one.works,
             [true, false, false, true, false, true, false, true, true]
         );
+    });
+}
+
+#[test]
+fn the_seventeenth_read_waits() {
+    with_big_stack(|| {
+        let read = (WrOpcode::RdmaRead, 0, 5000);
+        let write = (WrOpcode::RdmaWrite, 0, 5000);
+        let mut one = one_queue();
+        one.post_any(&[read; 14]);
+        one.post_any(&[read, read, read, write]);
+        // One packet each, however long; what is behind the one that waits waits too.
+        assert_eq!(one.launches.last(), Some(&(15, 0, 1)));
+        one.retire(1);
+        assert_eq!(one.launched(), 16, "a READ is open until its data are here");
+        one.read_done();
+        assert_eq!(one.launches[16..], [(16, 0, 1), (17, 0, 5)]);
+        one.post_any(&[read]);
+        assert_eq!(one.launched(), 18);
+        one.read_done();
+        assert_eq!(one.launched(), 19);
+    });
+}
+
+#[test]
+fn a_fence_waits_for_every_read() {
+    with_big_stack(|| {
+        let mut one = one_queue();
+        one.post_any(&[
+            (WrOpcode::RdmaRead, WQE_FENCE, 1),
+            (WrOpcode::RdmaRead, 0, 1),
+            (WrOpcode::RdmaWrite, WQE_FENCE, 1),
+            (WrOpcode::RdmaRead, 0, 1),
+        ]);
+        assert_eq!(one.launched(), 2, "nothing was open before the first");
+        one.retire(1);
+        one.read_done();
+        assert_eq!(one.launched(), 2);
+        one.read_done();
+        assert_eq!(one.launched(), 4);
+        // Behind WRITEs there is nothing to wait for.
+        one.read_done();
+        one.post_any(&[
+            (WrOpcode::RdmaWrite, 0, 1),
+            (WrOpcode::RdmaWrite, WQE_FENCE, 1),
+        ]);
+        assert_eq!(one.launched(), 6);
+    });
+}
+
+/// A READ asks for the right to write here, and for no more packets than an offset can count.
+#[test]
+fn a_read_is_checked() {
+    with_big_stack(|| {
+        let mtu = 1024u64;
+        for (length, status) in [
+            (0, 0),
+            (mtu << 16, 0),
+            ((mtu << 16) + 1, WcStatus::LocalLengthError as u64),
+        ] {
+            let mut one = one_queue();
+            one.post_any(&[(WrOpcode::RdmaRead, 0, length)]);
+            assert_eq!(one.launches[0].1, status, "{length} bytes");
+        }
+    });
+}
+
+/// Answers have a part of the ring for themselves, wait for room in it, and let others go on.
+#[test]
+fn answers_have_room_when_work_requests_have_none() {
+    with_big_stack(|| {
+        let mut one = one_queue();
+        let life = 1;
+        for _ in 0..4 {
+            one.post(&[(0, 1); 15]);
+        }
+        assert_eq!(one.launched(), 48);
+        for slot in 0..16 {
+            one.respond(slot, life, 1024 * slot);
+        }
+        let all: Vec<_> = (0..16).map(|slot| (slot, slot.max(1))).collect();
+        assert_eq!(one.answered, all);
+        one.respond(0, life, 3000);
+        assert_eq!(one.answered.len(), 16, "the ring is full");
+        // An answer of another life is behind it, then one of this life.
+        one.respond(1, life + 1, 1);
+        one.respond(2, life, 1);
+        one.retire_as(1, true, false);
+        assert_eq!(one.answered[16..], [(0, 3)]);
+        one.retire_as(1, true, false);
+        assert_eq!(one.answered[17..], [(2, 1)]);
+        assert_eq!(one.launched(), 48);
+        for _ in 0..17 {
+            one.retire_as(1, true, false);
+        }
+        assert!(one.launched() > 48);
+        // Nobody answers in ERROR.
+        one.fail();
+        one.respond(3, life, 1);
+        assert_eq!(one.answered.len(), 18);
+        assert!(!one.bench.cycle(&one.inputs).busy);
     });
 }
 

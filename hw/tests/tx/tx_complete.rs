@@ -6,7 +6,7 @@ use mprdma_hw::nic::types::*;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
 use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE};
-use mprdma_spec::descriptor::WQE_SIGNALED;
+use mprdma_spec::descriptor::{WcOpcode, WrOpcode, WQE_SIGNALED};
 use mprdma_spec::status::WcStatus;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
@@ -20,10 +20,10 @@ crate::bench! {
     tx_complete, TxComplete<QPW, 8>,
     in {
         cfg: CfgReq, cfg_valid: bool, launch: Launch, launch_valid: bool, progress: Progress, progress_valid: bool,
-        completion_ready: bool, retired_ready: bool, qp_error_ready: bool,
+        read_done: QpMark, read_done_valid: bool, completion_ready: bool, retired_ready: bool, qp_error_ready: bool,
     }
     out {
-        launch_ready: bool, progress_ready: bool, completion: Completion, completion_valid: bool, retired: Retired,
+        launch_ready: bool, progress_ready: bool, read_done_ready: bool, completion: Completion, completion_valid: bool, retired: Retired,
         retired_valid: bool, qp_error: QpError, qp_error_valid: bool, cnt_completed: bool, cfg_done: bool,
         init_done: bool, busy: bool,
     }
@@ -37,6 +37,11 @@ struct Queue {
     cqn: u64,
     una: u32,
     live: VecDeque<Launch>,
+    /// Left the ring, not completed; READs launched, reported as done, and completed.
+    held: VecDeque<Launch>,
+    asked: u64,
+    done: u64,
+    told: u64,
     /// Next free slot, PSN and WQE index.
     slot: u64,
     psn: u32,
@@ -48,9 +53,40 @@ struct Queue {
     completed: u64,
 }
 
+fn is_read(m: &Launch) -> bool {
+    m.opcode.to_u64() == WrOpcode::RdmaRead as u64
+}
+
 impl Queue {
-    fn finish(&mut self, qpn: u64, status: u64) {
+    /// The oldest message of the ring leaves it; its work request, if it has one, completes or joins the line.
+    fn leave(&mut self, qpn: u64, status: Option<u64>) {
         let m = self.live.pop_front().unwrap();
+        let own = !m.response && status.is_some();
+        self.retired.push_back(Retired {
+            qpn: qpn.to_bits(),
+            ring: true,
+            packets: m.packets,
+            own,
+        });
+        match status {
+            Some(status) if own => self.complete(qpn, &m, status),
+            None => self.held.push_back(m),
+            _ => {}
+        }
+    }
+
+    /// The oldest of the line completes.
+    fn release(&mut self, qpn: u64, status: u64) {
+        let m = self.held.pop_front().unwrap();
+        self.retired.push_back(Retired {
+            qpn: qpn.to_bits(),
+            own: true,
+            ..Retired::default()
+        });
+        self.complete(qpn, &m, status);
+    }
+
+    fn complete(&mut self, qpn: u64, m: &Launch, status: u64) {
         if status != 0 || m.flags.to_u64() & WQE_SIGNALED != 0 {
             self.completions.push_back(Completion {
                 cqn: self.cqn.to_bits(),
@@ -58,14 +94,16 @@ impl Queue {
                 wqe_index: m.wqe_index,
                 byte_len: m.length,
                 status: status.to_bits(),
+                opcode: if is_read(m) {
+                    WcOpcode::RdmaRead as u64
+                } else {
+                    WcOpcode::RdmaWrite as u64
+                }
+                .to_bits(),
                 ..Completion::default()
             });
         }
         self.completed += u64::from(status == 0);
-        self.retired.push_back(Retired {
-            qpn: qpn.to_bits(),
-            packets: m.packets,
-        });
     }
 
     fn fail(&mut self, qpn: u64, status: u64) {
@@ -76,28 +114,63 @@ impl Queue {
         });
     }
 
-    fn advance(&mut self, qpn: u64, mut status: u64) {
-        while let Some(m) = self.live.front() {
-            let own = m.status.to_u64();
-            let reached = psn_distance(self.una, m.first_psn.to_u32()) >= m.packets.to_u32();
+    /// Completes what it can. `cause` says why the queue pair fails, if it does.
+    fn advance(&mut self, qpn: u64, cause: u64) {
+        loop {
+            // The ring first, then the line, until neither moves.
+            while let Some(m) = self.live.front().copied() {
+                let reached = psn_distance(self.una, m.first_psn.to_u32()) >= m.packets.to_u32();
+                if self.failed || m.status.any() || !reached {
+                    break;
+                }
+                let waits = !m.response && (is_read(&m) || !self.held.is_empty());
+                self.leave(qpn, (!waits).then_some(0));
+            }
             if self.failed {
-                self.finish(qpn, FLUSHED);
-            } else if own != 0 {
-                self.finish(qpn, own);
-                self.fail(qpn, own);
-            } else if reached {
-                self.finish(qpn, 0);
-            } else if status != 0 {
-                self.finish(qpn, status);
-                self.fail(qpn, status);
-                status = 0;
-            } else {
                 break;
             }
+            while self
+                .held
+                .front()
+                .is_some_and(|m| !is_read(m) || self.done > self.told)
+            {
+                self.told += u64::from(is_read(&self.held[0]));
+                self.release(qpn, 0);
+            }
+            match self.live.front() {
+                Some(m) if m.status.any() && self.held.is_empty() => {
+                    let own = m.status.to_u64();
+                    self.leave(qpn, Some(own));
+                    self.fail(qpn, own);
+                }
+                _ => break,
+            }
         }
-        if status != 0 && !self.failed {
-            self.fail(qpn, status);
+        let mut status = cause;
+        if cause != 0 && !self.failed {
+            self.fail(qpn, cause);
+        } else {
+            status = FLUSHED;
         }
+        if self.failed {
+            while !self.held.is_empty() {
+                self.release(qpn, status);
+                status = FLUSHED;
+            }
+            while let Some(m) = self.live.front() {
+                let answer = m.response;
+                self.leave(qpn, Some(status));
+                if !answer {
+                    status = FLUSHED;
+                }
+            }
+        }
+    }
+
+    fn forget(&mut self) {
+        self.live.clear();
+        self.held.clear();
+        (self.asked, self.done, self.told) = (0, 0, 0);
     }
 
     fn quiet(&self) -> bool {
@@ -114,22 +187,27 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
     let mut queues: Vec<Queue> = (0..QPS).map(|_| Queue::default()).collect();
     let mut launches = Source::<Launch>::new(80);
     let mut news = Source::<Progress>::new(80);
+    let mut ends = Source::<QpMark>::new(80);
     let mut command: Option<(u64, CfgReq, Vec<u8>)> = None;
     let mut pause = 0;
     let (mut cqes, mut messages, mut failures, mut full, mut commands, mut pulses) =
         (0, 0, 0, 0, 0, 0);
+    // READs reported as done, most completions in a line, failures while there was one.
+    let (mut read_ends, mut longest, mut broken) = (0, 0, 0);
     let mut stall = 0;
     for step in 0..steps + 4000 {
         let ending = step >= steps;
         if step % 500 == 0 {
             stall = [0, 30, 90][rng.random_range(0..3)];
             launches.pace = rng.random_range(20..=100);
+            ends.pace = rng.random_range(20..=100);
             news.pace = rng.random_range(20..=100);
         }
         let qpn = rng.random_range(0..QPS);
         // One item of a queue pair on its way at a time, so that their order is known.
         let on_way = launches.items.iter().any(|l| l.qpn.to_u64() == qpn)
             || news.items.iter().any(|p| p.qpn.to_u64() == qpn)
+            || ends.items.iter().any(|p| p.qpn.to_u64() == qpn)
             || command.as_ref().is_some_and(|c| c.0 == qpn);
         let settled = queues[qpn as usize].quiet();
         let queue = &mut queues[qpn as usize];
@@ -145,8 +223,17 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
                     .front()
                     .map_or(0, |m| psn_distance(queue.psn, m.first_psn.to_u32()));
             let most = if step / 3000 % 2 == 0 { 64 } else { 4 };
+            // As many work requests as the send queue lets out, held ones included.
+            let own = queue.held.len() + queue.live.len();
+            // READs end in their order, and none before it is launched. One may end before its request is acknowledged.
+            let open = queue.asked - queue.done;
+            let ends_now = open > 0 && chance(rng, if step / 3000 % 3 == 2 { 1 } else { 10 });
+            if ends_now && queue.valid && settled {
+                queue.done += 1;
+                ends.items.push_back(QpMark { qpn: qpn.to_bits() });
             // A launch may pass progress that waits; where that matters, it waits too.
-            if queue.live.len() + queue.retired.len() < most
+            } else if own < 64
+                && queue.live.len() + queue.retired.len() < most
                 && span < 1 << 23
                 && queue.errors.is_empty()
                 && chance(rng, 40)
@@ -159,7 +246,11 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
                     m.status = Bits::default();
                     m.packets = 1u64.to_bits();
                 }
-                if psn_distance(queue.psn, queue.una) + m.packets.to_u32() <= 1 << 23 {
+                let reads = is_read(&m) && !m.status.any();
+                if psn_distance(queue.psn, queue.una) + m.packets.to_u32() <= 1 << 23
+                    && !(reads && open == 16)
+                {
+                    queue.asked += u64::from(reads && !queue.failed);
                     queue.slot = (queue.slot + 1) % 64;
                     queue.index = (queue.index + 1) & 0xffff;
                     queue.psn = queue.psn.wrapping_add(m.packets.to_u32()) & 0xff_ffff;
@@ -244,6 +335,7 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
         let mut inputs = tx_complete::In::default();
         (inputs.launch, inputs.launch_valid) = launches.show(rng);
         (inputs.progress, inputs.progress_valid) = news.show(rng);
+        (inputs.read_done, inputs.read_done_valid) = ends.show(rng);
         inputs.completion_ready = ending || !chance(rng, stall);
         inputs.retired_ready = ending || !chance(rng, stall);
         inputs.qp_error_ready = ending || !chance(rng, stall);
@@ -264,6 +356,13 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
                 }
             }
         }
+        if let Some(p) = ends.taken(out.read_done_ready) {
+            let queue = &mut queues[p.qpn.index()];
+            read_ends += 1;
+            if queue.valid && !queue.failed {
+                queue.advance(p.qpn.to_u64(), 0);
+            }
+        }
         if let Some(p) = news.taken(out.progress_ready) {
             let queue = &mut queues[p.qpn.index()];
             if queue.valid && !queue.failed {
@@ -273,7 +372,9 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
                 if psn_distance(p.una.to_u32(), queue.una) <= psn_distance(limit, queue.una) {
                     queue.una = p.una.to_u32();
                 }
+                broken += u64::from(p.status.any() && !queue.held.is_empty());
                 queue.advance(p.qpn.to_u64(), p.status.to_u64());
+                longest = longest.max(queue.held.len());
             }
         }
         if out.completion_valid && inputs.completion_ready {
@@ -309,11 +410,11 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
                 queue.una = qp_image::SQ_PSN.get(&image) as u32;
                 queue.psn = queue.una;
                 queue.slot = rng.random_range(0..64);
-                queue.live.clear();
+                queue.forget();
             }
             if op == Opcode::DestroyQp as u64 {
                 queue.valid = false;
-                queue.live.clear();
+                queue.forget();
                 queue.una = queue.psn;
             }
         }
@@ -324,8 +425,10 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
     assert_eq!(pulses, queues.iter().map(|q| q.completed).sum::<u64>());
     assert!(!bench.cycle(&tx_complete::In::default()).busy);
     println!("{messages} messages, {cqes} CQEs, {failures} errors, {full} times full, {commands} commands");
+    println!("{read_ends} READs done, up to {longest} completions held, {broken} times lost");
     assert!(messages > steps / 40 && cqes > steps / 100);
     assert!(steps < 10_000 || (failures > 10 && full > 0 && commands > 30));
+    assert!(steps < 10_000 || (read_ends > 300 && longest > 30 && broken > 0));
 }
 
 #[test]

@@ -34,20 +34,24 @@ pub const SYNDROME_REMOTE_ACCESS: u8 = Syndrome::Nak(Nak::RemoteAccess).byte();
 /// Receive WQEs whose completion may wait out of order.
 pub const RECEIVE_WINDOW: u32 = 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2;
 
-/// Answer of the memory region table.
+/// READs that the peer may have open, and so the slots that its requests may name.
+pub const READ_SLOTS: u32 = 1 << mprdma_spec::config::READ_SLOTS_LOG2;
+
+/// Where the bytes of a packet are. Of the memory region table for a WRITE or a READ REQUEST; of the table of open READs
+/// for a READ RESPONSE, which has no key: then rights and domain mean nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MrAnswer {
-    /// Key known and bounds kept.
+    /// Key known, or READ open, and bounds kept.
     pub hit: bool,
     /// The region's rights.
     pub rights: u8,
     /// The region's protection domain.
     pub pd: u16,
-    /// Where the payload goes.
+    /// Where the payload goes, or a READ begins.
     pub iova: u64,
 }
 
-/// An arriving request packet.
+/// An arriving data packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packet {
     /// BTH PSN.
@@ -70,7 +74,7 @@ pub struct Packet {
     pub stamp: u16,
     /// Immediate data.
     pub imm: u32,
-    /// RETH DMA length.
+    /// RETH DMA length: the payload's of a WRITE, the message's of a READ REQUEST. A READ RESPONSE has none.
     pub dma_length: u32,
     /// Payload bytes.
     pub length: u16,
@@ -83,7 +87,7 @@ pub struct Packet {
 /// What can happen to the receiver half of a QP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// A request packet arrived.
+    /// A data packet arrived.
     Packet(Packet),
     /// A frame must be thrown away.
     Discard,
@@ -139,7 +143,7 @@ pub struct Counts {
     pub ce: bool,
     /// Refused for key, bounds, rights or form.
     pub access: bool,
-    /// No receive WQE.
+    /// No receive WQE, or a READ before RTS.
     pub rnr: bool,
 }
 
@@ -150,6 +154,10 @@ pub struct ReceiverOutputs {
     pub place: bool,
     /// Throw the stored frame away.
     pub discard: bool,
+    /// The packet is a READ REQUEST, accepted: answered when everything before it is placed.
+    pub request: bool,
+    /// The packet ends the answer to a READ, accepted: done when everything before it is placed.
+    pub response_ends: bool,
     /// Answer.
     pub ack: Option<Ack>,
     /// Keep the immediate and this length for the packet's receive WQE.

@@ -3,9 +3,10 @@
 use super::window::Slot;
 use super::*;
 use crate::psn;
-use mprdma_spec::command::{QpState, RIGHT_REMOTE_WRITE};
-use mprdma_spec::params::mtu_bytes;
+use mprdma_spec::command::{QpState, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
+use mprdma_spec::params::{max_read, mtu_bytes};
 use mprdma_spec::status::WcStatus;
+use mprdma_spec::wire::bth::opcode;
 
 /// Lets `event` happen to a QP whose bitmap has `slots` slots.
 #[must_use]
@@ -82,7 +83,10 @@ fn receive(context: &mut ReceiverContext, packet: &Packet, slots: u32, out: &mut
     let completion = packet.flags & FLAG_COMPLETION != 0;
     let posted = context.rq_producer.wrapping_sub(packet.wsn as u16);
     let wsn_ahead = psn::distance(context.due_wsn, packet.wsn);
-    if completion && (posted == 0 || posted > 1 << 15 || wsn_ahead >= RECEIVE_WINDOW) {
+    let unposted = completion && (posted == 0 || posted > 1 << 15 || wsn_ahead >= RECEIVE_WINDOW);
+    // And a sender half that may send for a READ to be answered: in RTR it waits (section 7).
+    let mute = operation(packet) == opcode::MP_READ_REQUEST && context.state != QpState::Rts as u8;
+    if unposted || mute {
         out.counts.rnr = true;
         out.ack = Some(answer(context, packet, SYNDROME_RNR, 0));
         return;
@@ -102,6 +106,9 @@ fn receive(context: &mut ReceiverContext, packet: &Packet, slots: u32, out: &mut
     out.place = packet.length != 0;
     out.discard = packet.stored && !out.place;
     out.store = completion.then(|| byte_len(context.mtu, packet));
+    // Section 7: the READ is answered, or done, once the window has passed this packet and what is before it is placed.
+    out.request = operation(packet) == opcode::MP_READ_REQUEST;
+    out.response_ends = opcode::is_mp_read_response(operation(packet)) && slot == Slot::Tail;
     out.due = slide.completions;
     out.counts.out_of_order = ahead != 0;
     // Rule 7.
@@ -113,34 +120,66 @@ fn byte_len(mtu: u8, packet: &Packet) -> u32 {
     (u32::from(packet.offset) << (u32::from(mtu) + 7)) + u32::from(packet.length)
 }
 
-/// What is wrong with a request (IBA 9.7.4.1).
+/// The packet's opcode by its operation alone: only MP packets come here.
+fn operation(packet: &Packet) -> u8 {
+    opcode::MP << 5 | packet.opcode & 0x1f
+}
+
+/// What is wrong with a packet (IBA 9.7.4.1).
 fn violation(context: &ReceiverContext, packet: &Packet) -> Option<(u8, WcStatus)> {
-    let operation = packet.opcode & 0x1f;
-    let mtu = mtu_bytes(context.mtu).unwrap_or(0);
-    let length = u32::from(packet.length);
-    // WRITE FIRST 6, MIDDLE 7, LAST 8, LAST with immediate 9, ONLY 10, ONLY with immediate 11.
-    let length_good = match operation {
-        6 | 7 => length == mtu,
-        8 | 9 => length != 0 && length <= mtu,
-        _ => length <= mtu,
-    };
-    let tail = operation >= 8;
-    let immediate = operation == 9 || operation == 11;
-    let form_good = length_good
-        && packet.dma_length == length
-        && (packet.flags & FLAG_TAIL != 0) == tail
-        && (packet.flags & FLAG_COMPLETION != 0) == immediate;
-    if !form_good {
+    if !form_is_good(context, packet) {
         return Some((SYNDROME_INVALID_REQUEST, WcStatus::RemoteInvalidRequest));
     }
-    // The key of a write of no bytes is not looked at (IBA 9.7.4.1.2).
-    let may_write = u64::from(context.rights & packet.mr.rights) & RIGHT_REMOTE_WRITE != 0
-        && packet.mr.hit
-        && packet.mr.pd == context.pd;
-    if length != 0 && !may_write {
+    if !access_is_good(context, packet) {
         return Some((SYNDROME_REMOTE_ACCESS, WcStatus::RemoteAccessError));
     }
     None
+}
+
+fn form_is_good(context: &ReceiverContext, packet: &Packet) -> bool {
+    use opcode::*;
+    let operation = operation(packet);
+    let mtu = mtu_bytes(context.mtu).unwrap_or(0);
+    let length = u32::from(packet.length);
+    let length_good = match operation {
+        MP_READ_REQUEST => length == 0,
+        MP_WRITE_FIRST | MP_WRITE_MIDDLE | MP_READ_RESPONSE_FIRST | MP_READ_RESPONSE_MIDDLE => {
+            length == mtu
+        }
+        MP_WRITE_LAST | MP_WRITE_LAST_IMM | MP_READ_RESPONSE_LAST => length != 0 && length <= mtu,
+        _ => length <= mtu,
+    };
+    let reth_good = match operation {
+        MP_READ_REQUEST => {
+            let most = max_read(context.mtu).unwrap_or(0);
+            u64::from(packet.dma_length) <= most && packet.wsn < READ_SLOTS
+        }
+        code if is_mp_read_response(code) => true,
+        _ => packet.dma_length == length,
+    };
+    let tail = operation >= MP_WRITE_LAST
+        && !matches!(operation, MP_READ_RESPONSE_FIRST | MP_READ_RESPONSE_MIDDLE);
+    let immediate = matches!(operation, MP_WRITE_LAST_IMM | MP_WRITE_ONLY_IMM);
+    length_good
+        && reth_good
+        && (packet.flags & FLAG_TAIL != 0) == tail
+        && (packet.flags & FLAG_COMPLETION != 0) == immediate
+}
+
+fn access_is_good(context: &ReceiverContext, packet: &Packet) -> bool {
+    let operation = operation(packet);
+    if opcode::is_mp_read_response(operation) {
+        return packet.mr.hit;
+    }
+    let wanted = match operation {
+        opcode::MP_READ_REQUEST => RIGHT_REMOTE_READ,
+        _ => RIGHT_REMOTE_WRITE,
+    };
+    let granted = u64::from(context.rights & packet.mr.rights) & wanted != 0
+        && packet.mr.hit
+        && packet.mr.pd == context.pd;
+    // The key of a message of no bytes is not looked at (IBA 9.7.4.1.2).
+    packet.dma_length == 0 || granted
 }
 
 /// The answer to `packet`, with the state after it.

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::psn;
-use mprdma_spec::command::{self, QpState, RIGHT_REMOTE_WRITE};
+use mprdma_spec::command::{self, QpState, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
 use mprdma_spec::status::WcStatus;
+use mprdma_spec::wire::bth::opcode;
 
 const L: u32 = 128;
 const ONLY: u8 = 0xc0 | 10;
@@ -18,7 +19,7 @@ impl Qp {
             mtu: 3,
             pd: 4,
             pkey: 0xffff,
-            rights: RIGHT_REMOTE_WRITE as u8,
+            rights: (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_READ) as u8,
             rq_psn,
             ..ReceiverImage::default()
         };
@@ -405,4 +406,151 @@ fn modify_restarts_the_window_and_keeps_posted_wqes() {
     assert_eq!(qp.0.window, window::Window::default());
     assert!(qp.event(ReceiverEvent::Destroy).marker);
     assert_eq!(qp.0, ReceiverContext::default());
+}
+
+/// A READ REQUEST of 5,000 bytes.
+fn read(slot: u32) -> impl Fn(&mut Packet) {
+    move |p| {
+        p.opcode = opcode::MP_READ_REQUEST;
+        (p.wsn, p.dma_length, p.length, p.stored) = (slot, 5000, 0, false);
+        p.mr.rights = RIGHT_REMOTE_READ as u8;
+    }
+}
+
+/// Packet `offset` of the three of a READ RESPONSE.
+fn response(slot: u32, offset: u16) -> impl Fn(&mut Packet) {
+    move |p| {
+        p.opcode = opcode::MP_READ_RESPONSE_FIRST + offset as u8;
+        p.flags = if offset == 2 { FLAG_TAIL } else { 0 };
+        (p.wsn, p.offset, p.dma_length) = (slot, offset, 0);
+        p.length = if offset == 2 { 100 } else { 1024 };
+        (p.mr.rights, p.mr.pd) = (0, 0);
+    }
+}
+
+#[test]
+fn section_7_a_request_takes_its_slot_and_is_told_once() {
+    let mut qp = Qp::new(0xff_ffff);
+    for slot in [15, 0] {
+        let psn = if slot == 0 { 0 } else { 0xff_ffff };
+        let out = qp.packet(psn, read(slot));
+        assert!(out.request && !out.response_ends && !out.place && !out.discard);
+        assert_eq!(out.due, 0, "no receive request is taken");
+        let ack = out.ack.expect("an ACK");
+        assert_eq!((ack.syndrome, ack.sack), (SYNDROME_ACK, psn));
+        assert!(!qp.packet(psn, read(slot)).request, "a duplicate");
+    }
+    assert_eq!((qp.0.rcv_nxt, qp.0.msn), (1, 2));
+    // Ahead of a hole it waits, whoever answers it: the ACK says up to where everything is there.
+    let out = qp.packet(3, read(1));
+    assert!(out.request);
+    assert_eq!(out.ack.expect("an ACK").aack, 1);
+}
+
+#[test]
+fn section_7_a_request_of_no_bytes_needs_no_key() {
+    let mut qp = Qp::new(1);
+    let out = qp.packet(1, |p| {
+        read(3)(p);
+        (p.dma_length, p.mr.hit) = (0, false);
+    });
+    assert!(out.request && out.access_error.is_none());
+}
+
+#[test]
+fn section_7_a_request_waits_for_rts() {
+    let mut qp = Qp::new(1);
+    qp.0.state = QpState::Rtr as u8;
+    let out = qp.packet(1, read(0));
+    assert_eq!(out.ack.expect("a NAK").syndrome, SYNDROME_RNR);
+    assert!(out.counts.rnr && !out.request);
+    qp.0.state = QpState::Rts as u8;
+    assert!(qp.packet(1, read(0)).request);
+}
+
+#[test]
+fn section_7_a_response_is_placed_and_its_last_packet_told() {
+    let mut qp = Qp::new(7);
+    for (psn, offset) in [(9, 2), (7, 0), (8, 1)] {
+        let out = qp.packet(psn, response(4, offset));
+        assert!(out.place && !out.request);
+        assert_eq!(out.response_ends, offset == 2);
+    }
+    assert_eq!((qp.0.rcv_nxt, qp.0.msn), (10, 1));
+    let only = |p: &mut Packet| {
+        response(4, 2)(p);
+        p.opcode = opcode::MP_READ_RESPONSE_ONLY;
+        (p.length, p.stored, p.offset) = (0, false, 0);
+    };
+    let out = qp.packet(10, only);
+    assert!(out.response_ends && !out.place, "of no bytes");
+    assert!(!qp.packet(10, only).response_ends, "a duplicate");
+}
+
+/// A packet that is changed.
+type Change = fn(&mut Packet);
+
+#[test]
+fn section_7_what_breaks_form_or_access_is_refused() {
+    const INVALID: (u8, WcStatus) = (SYNDROME_INVALID_REQUEST, WcStatus::RemoteInvalidRequest);
+    const ACCESS: (u8, WcStatus) = (SYNDROME_REMOTE_ACCESS, WcStatus::RemoteAccessError);
+    let requests: &[(Change, _)] = &[
+        (|p| p.wsn = READ_SLOTS, INVALID),
+        (|p| p.length = 4, INVALID),
+        (|p| p.flags = 0, INVALID),
+        (|p| p.flags |= FLAG_COMPLETION, INVALID),
+        // At MTU 1024 the offsets of the answer reach so far.
+        (|p| p.dma_length = (1 << 26) + 1, INVALID),
+        (|p| p.mr.hit = false, ACCESS),
+        (|p| p.mr.pd = 5, ACCESS),
+        (|p| p.mr.rights = !(RIGHT_REMOTE_READ as u8), ACCESS),
+    ];
+    let responses: &[(Change, _)] = &[
+        (|p| p.opcode -= 1, INVALID),
+        (|p| p.flags = 0, INVALID),
+        (|p| p.flags |= FLAG_COMPLETION, INVALID),
+        (|p| p.length = 0, INVALID),
+        (|p| p.length = 1025, INVALID),
+        (|p| p.mr.hit = false, ACCESS),
+        // Of no bytes, to a READ that is not open.
+        (
+            |p| {
+                p.opcode = opcode::MP_READ_RESPONSE_ONLY;
+                (p.length, p.mr.hit) = (0, false);
+            },
+            ACCESS,
+        ),
+    ];
+    let check = |good: &dyn Fn(&mut Packet), change: Change, (syndrome, status): (u8, WcStatus)| {
+        let mut qp = Qp::new(9);
+        let bad = |p: &mut Packet| {
+            good(p);
+            change(p);
+        };
+        assert!(qp.packet(10, bad).ack.is_none(), "too early to judge");
+        let out = qp.packet(9, bad);
+        assert_eq!(out.ack.expect("a NAK").syndrome, syndrome);
+        assert_eq!(out.access_error, Some(status as u8));
+        assert!(!out.request && !out.response_ends && !out.place);
+    };
+    for &(change, outcome) in requests {
+        check(&read(2), change, outcome);
+    }
+    for &(change, outcome) in responses {
+        check(&response(2, 2), change, outcome);
+    }
+    let mut qp = Qp::new(9);
+    qp.0.rights = RIGHT_REMOTE_WRITE as u8;
+    let out = qp.packet(9, read(2));
+    assert_eq!(out.access_error, Some(WcStatus::RemoteAccessError as u8));
+    assert!(qp_takes_longest(1024), "the longest that is allowed");
+}
+
+/// Whether a READ of 2^16 packets is taken.
+fn qp_takes_longest(mtu: u32) -> bool {
+    let out = Qp::new(9).packet(9, |p| {
+        read(2)(p);
+        p.dma_length = mtu << 16;
+    });
+    out.request
 }

@@ -4,6 +4,7 @@ use super::events::Event;
 use super::fetch::SendQueue;
 use super::frames::Peer;
 use super::queues::{CompletionQueue, EventQueue};
+use super::reads::ReadBook;
 use super::regions::Region;
 use super::telemetry::{Tally, Trace};
 use super::timing::COMMAND;
@@ -12,7 +13,7 @@ use mprdma_model::receiver::{ReceiverContext, ReceiverEvent, ReceiverImage};
 use mprdma_model::sender::{SenderEvent, SenderImage};
 use mprdma_spec::command::{
     cq_image, eq_image, mr_image, qp_image, qp_status, trace_request, Opcode, QpState, Status,
-    MASK_ADDRESS, MASK_MULTIPATH, MASK_SENDER, MASK_STATE, TRACED_VPS, TRACE_GROUP,
+    MASK_ADDRESS, MASK_MULTIPATH, MASK_RECEIVER, MASK_SENDER, MASK_STATE, TRACED_VPS, TRACE_GROUP,
 };
 use mprdma_spec::config::MSIX_VECTORS;
 use mprdma_spec::layout::Field;
@@ -187,6 +188,7 @@ impl StandIn {
         qp.send = SendQueue::read(image, &qp.send);
         qp.peer = Peer::read(image);
         qp.open.clear();
+        qp.reads = ReadBook::default();
         qp.completion.create(image);
         qp.tally = Tally::default();
         self.sender_event(qpn, &SenderEvent::Create(SenderImage::read(image)));
@@ -203,8 +205,12 @@ impl StandIn {
         }
         if takes(MASK_SENDER) {
             qp.open.clear();
+            qp.reads.restart_requester();
             qp.completion.restart(image);
             qp.send.restart(image);
+        }
+        if takes(MASK_RECEIVER) {
+            qp.reads.restart_responder();
         }
         if takes(MASK_STATE) {
             qp.send.state = qp_image::STATE.get(image) as u8;
@@ -228,9 +234,11 @@ impl StandIn {
         qp.exists = false;
         qp.send = SendQueue::destroyed(&qp.send);
         qp.open.clear();
+        qp.reads = ReadBook::default();
         qp.completion = Default::default();
         self.sender_event(qpn, &SenderEvent::Destroy);
         self.receiver_event(qpn, &ReceiverEvent::Destroy);
+        self.look_at_answers();
     }
 }
 

@@ -1,7 +1,8 @@
-//! Completes send work in order: follows the cumulative acknowledgement through the launched messages.
+//! Completes send work in order: follows the cumulative acknowledgement through the launched messages, and holds back what
+//! is behind a READ whose bytes are not all there.
 
 use super::queues::Completion;
-use super::transmit::Message;
+use super::transmit::{Kind, Message};
 use super::StandIn;
 use mprdma_model::psn;
 use mprdma_model::receiver::ReceiverEvent;
@@ -10,9 +11,10 @@ use mprdma_spec::command::{qp_image, QpState};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WcOpcode;
 use mprdma_spec::status::WcStatus;
+use std::collections::VecDeque;
 
 /// State of one queue pair.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct SendCompletion {
     valid: bool,
     /// The queue pair is in ERROR: whatever is open, and whatever comes, is flushed.
@@ -22,6 +24,33 @@ pub(super) struct SendCompletion {
     /// PSN after the last message launched.
     limit: u32,
     cqn: u16,
+    /// Acknowledged work requests, the oldest a READ that is not finished.
+    held: VecDeque<Work>,
+    /// READs finished and not completed.
+    finished: u8,
+}
+
+/// What completes: the part of a message that its completion needs.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    wqe_index: u16,
+    byte_len: u32,
+    opcode: WcOpcode,
+    signaled: bool,
+}
+
+impl Work {
+    fn of(message: &Message) -> Work {
+        Work {
+            wqe_index: message.wqe_index,
+            byte_len: message.length,
+            opcode: match message.kind {
+                Kind::Read => WcOpcode::RdmaRead,
+                Kind::Write | Kind::Response => WcOpcode::RdmaWrite,
+            },
+            signaled: message.signaled,
+        }
+    }
 }
 
 impl SendCompletion {
@@ -37,6 +66,8 @@ impl SendCompletion {
         self.failed = false;
         self.una = qp_image::SQ_PSN.get(image) as u32;
         self.limit = self.una;
+        self.held.clear();
+        self.finished = 0;
     }
 }
 
@@ -69,49 +100,45 @@ impl StandIn {
         self.complete(qpn, news.status);
     }
 
-    /// Completes what is due. With a `status` the queue pair fails, and with it the oldest message not acknowledged.
+    /// The bytes of a READ are on the bus.
+    pub(super) fn read_finished(&mut self, qpn: u16) {
+        let state = &mut self.tables.qps[usize::from(qpn)].completion;
+        if state.valid && !state.failed {
+            state.finished += 1;
+            self.complete(qpn, 0);
+        }
+    }
+
+    /// Completes what is due. With a `status` the queue pair fails, and with it the oldest work request not done.
     fn complete(&mut self, qpn: u16, status: u8) {
         loop {
             let qp = &mut self.tables.qps[usize::from(qpn)];
-            let state = qp.completion;
-            let Some(message) = qp.open.front() else {
+            let Some(step) = next_step(&mut qp.completion, &mut qp.open, status) else {
                 break;
             };
-            let acknowledged = psn::distance(message.first_psn, state.una) >= message.packets;
-            let (outcome, fails) = if state.failed {
-                (WcStatus::WorkRequestFlushed as u8, false)
-            } else if message.status != 0 {
-                (message.status, true)
-            } else if acknowledged {
-                (WcStatus::Success as u8, false)
-            } else if status != 0 {
-                (status, true)
-            } else {
-                return;
+            let cqn = qp.completion.cqn;
+            let Some((work, outcome)) = step.completes else {
+                self.retire(qpn, step.packets, false);
+                continue;
             };
-            let Some(message) = qp.open.pop_front() else {
-                break;
-            };
-            qp.completion.failed |= fails;
-            if message.signaled || outcome != WcStatus::Success as u8 {
+            let success = outcome == WcStatus::Success as u8;
+            qp.completion.failed |= step.fails;
+            if work.signaled || !success {
                 self.complete_on(
-                    state.cqn,
+                    cqn,
                     &Completion {
                         qpn,
-                        wqe_index: message.wqe_index,
-                        byte_len: message.length,
+                        wqe_index: work.wqe_index,
+                        byte_len: work.byte_len,
                         imm: None,
                         status: outcome,
-                        opcode: WcOpcode::RdmaWrite as u8,
+                        opcode: work.opcode as u8,
                     },
                 );
             }
-            self.count_if(
-                Counter::MessagesCompleted,
-                outcome == WcStatus::Success as u8,
-            );
-            self.retire(qpn, message.packets);
-            if fails {
+            self.count_if(Counter::MessagesCompleted, success);
+            self.retire(qpn, step.packets, true);
+            if step.fails {
                 self.fail(qpn, outcome);
             }
         }
@@ -128,4 +155,91 @@ impl StandIn {
         self.qp_fatal(qpn, status);
         self.sender_event(qpn, &SenderEvent::Error(status));
     }
+}
+
+/// One message that leaves the ring, or one work request that completes, or both.
+#[derive(Default)]
+struct Step {
+    /// Packets of the message.
+    packets: Option<u32>,
+    /// The work request and its status.
+    completes: Option<(Work, u8)>,
+    /// With it the queue pair fails.
+    fails: bool,
+}
+
+/// Takes the next step that is due, if there is one. What is acknowledged behind a READ that is not finished leaves the
+/// ring and is held. With a `status` the oldest work request left is due with it.
+fn next_step(state: &mut SendCompletion, open: &mut VecDeque<Message>, status: u8) -> Option<Step> {
+    const FLUSHED: u8 = WcStatus::WorkRequestFlushed as u8;
+    const SUCCESS: u8 = WcStatus::Success as u8;
+    if let Some(work) = state.held.front().copied() {
+        let reads = work.opcode == WcOpcode::RdmaRead;
+        if state.failed || !reads || state.finished > 0 {
+            state.held.pop_front();
+            state.finished -= u8::from(reads && !state.failed);
+            return Some(Step {
+                completes: Some((work, if state.failed { FLUSHED } else { SUCCESS })),
+                ..Step::default()
+            });
+        }
+    }
+    if let Some(message) = open.front().copied() {
+        let acknowledged = psn::distance(message.first_psn, state.una) >= message.packets;
+        let (work, left) = (Work::of(&message), Some(message.packets));
+        let completes = |outcome: u8, fails: bool| {
+            Some(Step {
+                packets: left,
+                completes: Some((work, outcome)),
+                fails,
+            })
+        };
+        let step = if message.kind == Kind::Response && (state.failed || acknowledged) {
+            Some(Step {
+                packets: left,
+                ..Step::default()
+            })
+        } else if state.failed {
+            completes(FLUSHED, false)
+        } else if message.status != 0 {
+            // It is the end of the queue: what is before it completes first.
+            let due = state.held.is_empty();
+            due.then(|| completes(message.status, true)).flatten()
+        } else if acknowledged && state.held.is_empty() && message.kind == Kind::Write {
+            completes(SUCCESS, false)
+        } else if acknowledged {
+            state.held.push_back(work);
+            Some(Step {
+                packets: left,
+                ..Step::default()
+            })
+        } else {
+            None
+        };
+        if step.is_some() {
+            open.pop_front();
+            return step;
+        }
+    }
+    if status == 0 || state.failed {
+        return None;
+    }
+    let fails = |work: Work, packets: Option<u32>| Step {
+        packets,
+        completes: Some((work, status)),
+        fails: true,
+    };
+    if let Some(work) = state.held.pop_front() {
+        return Some(fails(work, None));
+    }
+    // Answers to the peer that are not acknowledged go with the rest.
+    let message = open.pop_front()?;
+    let left = Some(message.packets);
+    Some(match message.kind {
+        Kind::Response => Step {
+            packets: left,
+            ..Step::default()
+        },
+        _ => fails(Work::of(&message), left),
+    })
 }

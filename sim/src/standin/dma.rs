@@ -134,6 +134,11 @@ impl Dma {
         self.write_time(bytes, blocks(addr, bytes, WRITE_BLOCK))
     }
 
+    /// When everything posted so far is on the bus: no read that is asked for later overtakes it.
+    pub(super) fn on_bus(&self) -> Ps {
+        self.writes_done
+    }
+
     /// Makes everything visible whose time has come.
     pub(super) fn land(&mut self, now: Ps, host: &HostSide, counters: &mut PcieCounters) {
         while self.posted.front().is_some_and(|(at, _)| *at <= now) {

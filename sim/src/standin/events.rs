@@ -1,6 +1,7 @@
 //! What will happen to a card, in order of time.
 
 use super::parse::Meta;
+use super::reads::ReadNews;
 use super::receive::Action;
 use crate::time::Ps;
 use std::cmp::Reverse;
@@ -25,6 +26,8 @@ pub(super) enum Event {
     Received { meta: Meta, frame: Vec<u8> },
     /// The payload of an action has been handed to the bus.
     Placed(Box<Action>),
+    /// A packet that the book of READs has to hear of is on the bus, with all before it.
+    ReadNews(ReadNews),
     /// A read of WQEs is complete.
     WqesRead { read: super::fetch::WqeRead },
     /// The next fetched WQE may be looked at.

@@ -1,21 +1,25 @@
-//! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
+//! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them; launches the answers to
+//! the peer's READs too.
 
 use super::dma::Dma;
 use super::events::Event;
+use super::reads::{Range, SLOTS};
 use super::timing::{BATCH, FETCH, FLYING, READ, WQE};
-use super::transmit::Message;
+use super::transmit::{Kind, Message};
 use super::StandIn;
 use crate::time::Ps;
 use mprdma_model::psn;
-use mprdma_spec::command::{qp_image, QpState};
-use mprdma_spec::config::MESSAGE_RING_LOG2;
-use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_SIGNALED, WQE_SYNC};
-use mprdma_spec::params::{mtu_bytes, MAX_MESSAGE};
+use mprdma_spec::command::{qp_image, QpState, RIGHT_LOCAL_WRITE};
+use mprdma_spec::config::{MESSAGE_RING_LOG2, RESPONSE_ENTRIES};
+use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SIGNALED, WQE_SYNC};
+use mprdma_spec::params::{max_read, mtu_bytes, MAX_MESSAGE};
 use mprdma_spec::status::WcStatus;
 use std::collections::VecDeque;
 
-/// Messages that a queue pair may have open.
+/// Messages that a queue pair may have in its ring, and work requests that it may have open.
 const MOST_MESSAGES: u16 = 1 << MESSAGE_RING_LOG2;
+/// Messages in the ring up to which work requests are launched: the rest is for answers to READs.
+const MOST_OWN: u16 = MOST_MESSAGES - RESPONSE_ENTRIES as u16;
 /// PSNs that they may take together, if there are several.
 const MOST_PACKETS: u32 = 1 << 23;
 
@@ -33,7 +37,7 @@ pub(super) struct SendQueue {
     base: u64,
     /// It is in the work list.
     listed: bool,
-    /// The next WQE does not fit the PSNs that may be outstanding; waits for a retirement.
+    /// The next WQE does not fit what may be outstanding, or waits for READs; until something retires or a READ is done.
     blocked: bool,
     /// A synchronised message is launched and its first packet has not left: the next such message has to wait.
     sync_open: bool,
@@ -41,9 +45,14 @@ pub(super) struct SendQueue {
     sync_waits: bool,
     /// Counts the lives of the queue: what an older one asked for is thrown away.
     life: u32,
-    /// Messages launched and not retired, and their PSNs.
+    /// Messages launched and not acknowledged, answers to the peer among them, and their PSNs.
     messages: u16,
     packets: u32,
+    /// Work requests launched and not completed.
+    own: u16,
+    /// READs launched and not done, and how many there were.
+    reads: u16,
+    next_read: u32,
     next_psn: u32,
     next_wsn: u32,
     posted: u16,
@@ -78,10 +87,26 @@ impl SendQueue {
     pub(super) fn restart(&mut self, image: &[u8]) {
         self.life += 1;
         (self.blocked, self.sync_open, self.sync_waits) = (false, false, false);
-        (self.messages, self.packets) = (0, 0);
+        (self.messages, self.packets, self.own) = (0, 0, 0);
+        (self.reads, self.next_read) = (0, 0);
         self.next_psn = qp_image::SQ_PSN.get(image) as u32;
         self.next_wsn = 0;
         self.asked = self.launched;
+    }
+
+    pub(super) fn life(&self) -> u32 {
+        self.life
+    }
+
+    /// Work requests that may still be launched, if so many of those that may be are on their way already.
+    fn room(&self, on_way: u16) -> u16 {
+        let ring = MOST_OWN.saturating_sub(self.messages + on_way);
+        ring.min(MOST_MESSAGES.saturating_sub(self.own + on_way))
+    }
+
+    /// Whether `packets` more PSNs may not be outstanding beside those that are.
+    fn too_many(&self, packets: u32) -> bool {
+        self.messages != 0 && self.packets + packets > MOST_PACKETS
     }
 
     fn entries(&self) -> u16 {
@@ -96,6 +121,25 @@ impl SendQueue {
         }
     }
 
+    /// The next WQE becomes `message`.
+    fn take_wqe(&mut self, message: &mut Message) {
+        message.wqe_index = self.launched;
+        if message.imm.is_some() && message.packets > 0 {
+            message.wsn = self.next_wsn;
+            self.next_wsn = psn::add(self.next_wsn, 1);
+        }
+        if message.kind == Kind::Read && message.packets > 0 {
+            message.wsn = self.next_read % SLOTS as u32;
+            self.next_read = self.next_read.wrapping_add(1);
+            self.reads += 1;
+        }
+        self.own += 1;
+        self.launched = self.launched.wrapping_add(1);
+        if self.asked.wrapping_add(1) == self.launched {
+            self.asked = self.launched;
+        }
+    }
+
     /// WQEs that the next read may bring: not past the end of the ring, what is posted, or the open messages.
     fn next_batch(&self) -> u16 {
         let on_way = self.asked.wrapping_sub(self.launched);
@@ -103,8 +147,17 @@ impl SendQueue {
         BATCH
             .min(self.posted.wrapping_sub(self.asked))
             .min(self.entries() - offset)
-            .min(MOST_MESSAGES.saturating_sub(self.messages + on_way))
+            .min(self.room(on_way))
     }
+}
+
+/// An answer to a READ of the peer that may be sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Answer {
+    pub qpn: u16,
+    pub life: u32,
+    pub slot: u32,
+    pub range: Range,
 }
 
 /// A read of WQEs on its way.
@@ -128,6 +181,18 @@ struct Wqe {
     readable: bool,
 }
 
+impl Answer {
+    /// Whether the queue pair that was asked still sends.
+    fn is_wanted(&self, queue: &SendQueue) -> bool {
+        queue.life == self.life && queue.state == RTS
+    }
+}
+
+/// Packets of a message of so many bytes over the MTU with that IBA code.
+fn packets(mtu: u8, length: u32) -> u32 {
+    length.div_ceil(mtu_bytes(mtu).unwrap_or(256)).max(1)
+}
+
 /// What all send queues share.
 #[derive(Default)]
 pub(super) struct Fetch {
@@ -138,7 +203,8 @@ pub(super) struct Fetch {
     /// WQEs asked for and not looked at.
     flying: u16,
     wqes: VecDeque<Wqe>,
-    /// When the next WQE may be looked at, and whether an event is under way for that.
+    answers: VecDeque<Answer>,
+    /// When the next WQE or answer may be looked at, and whether an event is under way for that.
     free_at: Ps,
     waits: bool,
     /// When the last read asked for is complete: reads are answered in order.
@@ -177,17 +243,42 @@ impl StandIn {
             queue.state = ERROR;
         }
         self.work_arrived(qpn);
+        self.look_at_answers();
     }
 
-    /// A message is done.
-    pub(super) fn retire(&mut self, qpn: u16, packets: u32) {
+    /// A message of so many packets has left the ring, or a work request is completed, or both.
+    pub(super) fn retire(&mut self, qpn: u16, packets: Option<u32>, own: bool) {
         let queue = &mut self.tables.qps[usize::from(qpn)].send;
-        if queue.messages > 0 {
+        if let Some(packets) = packets.filter(|_| queue.messages > 0) {
             queue.messages -= 1;
             queue.packets -= packets;
         }
+        queue.own = queue.own.saturating_sub(own.into());
         queue.blocked = false;
         self.work_arrived(qpn);
+        self.look_at_answers();
+    }
+
+    /// A READ is done: its bytes are on the bus.
+    pub(super) fn read_done(&mut self, qpn: u16) {
+        let queue = &mut self.tables.qps[usize::from(qpn)].send;
+        queue.reads = queue.reads.saturating_sub(1);
+        queue.blocked = false;
+        self.read_finished(qpn);
+        self.work_arrived(qpn);
+    }
+
+    /// An answer to a READ may be sent, behind those before it.
+    pub(super) fn answer_read(&mut self, answer: Answer) {
+        self.tables.fetch.answers.push_back(answer);
+        self.look_at_answers();
+    }
+
+    /// The first answer may fit now, or be wanted no more.
+    pub(super) fn look_at_answers(&mut self) {
+        if !self.tables.fetch.answers.is_empty() {
+            self.look_at_wqes();
+        }
     }
 
     /// The first packet of a synchronised message has left.
@@ -210,7 +301,7 @@ impl StandIn {
             queue.listed = false;
             match queue.state {
                 RTS if queue.has_work() && queue.next_batch() > 0 => self.read_wqes(qpn),
-                ERROR if queue.has_work() && queue.messages < MOST_MESSAGES => {
+                ERROR if queue.has_work() && queue.room(0) > 0 => {
                     self.launch_flushed(qpn);
                 }
                 _ => continue,
@@ -271,21 +362,58 @@ impl StandIn {
     }
 
     fn look_at_wqes(&mut self) {
-        while !self.tables.fetch.waits && !self.tables.fetch.wqes.is_empty() {
+        loop {
+            let answers = self.answer_fits();
+            let idle = !answers && self.tables.fetch.wqes.is_empty();
+            if idle || self.tables.fetch.waits {
+                return;
+            }
             let fetch = &mut self.tables.fetch;
             if fetch.free_at > self.now {
                 fetch.waits = true;
                 let at = fetch.free_at;
                 return self.schedule(at, Event::Wqe);
             }
-            let Some(wqe) = fetch.wqes.pop_front() else {
-                return;
-            };
-            fetch.flying -= 1;
             fetch.free_at = self.now + self.clock.cycles(WQE);
-            self.look_at(&wqe);
+            if answers {
+                self.launch_answer();
+            } else if let Some(wqe) = fetch.wqes.pop_front() {
+                fetch.flying -= 1;
+                self.look_at(&wqe);
+            }
             self.fetch();
         }
+    }
+
+    /// Whether the first answer can be launched, or is not wanted any more. The others wait behind it.
+    fn answer_fits(&self) -> bool {
+        self.tables.fetch.answers.front().is_some_and(|answer| {
+            let queue = &self.tables.qps[usize::from(answer.qpn)].send;
+            let fits = queue.messages < MOST_MESSAGES
+                && !queue.too_many(packets(queue.mtu, answer.range.length));
+            fits || !answer.is_wanted(queue)
+        })
+    }
+
+    fn launch_answer(&mut self) {
+        let Some(answer) = self.tables.fetch.answers.pop_front() else {
+            return;
+        };
+        let queue = &self.tables.qps[usize::from(answer.qpn)].send;
+        if !answer.is_wanted(queue) {
+            return;
+        }
+        let length = answer.range.length;
+        let message = Message {
+            kind: Kind::Response,
+            packets: packets(queue.mtu, length),
+            iova: answer.range.iova,
+            length,
+            wsn: answer.slot,
+            mtu: mtu_bytes(queue.mtu).unwrap_or(256),
+            ..Message::default()
+        };
+        self.launch(answer.qpn, message);
     }
 
     /// Launches a WQE, or lets it be read again. One that is not the next in turn comes from a read made before something
@@ -300,24 +428,32 @@ impl StandIn {
         let length = get(sq_wqe::LENGTH) as u32;
         let answer = self.look_up(get(sq_wqe::LKEY) as u32, get(sq_wqe::LADDR), length);
         let opcode = get(sq_wqe::OPCODE);
+        let reads = opcode == WrOpcode::RdmaRead as u64;
+        let rights = if reads { RIGHT_LOCAL_WRITE } else { 0 };
+        let most = match max_read(queue.mtu) {
+            Some(most) if reads => most,
+            _ => MAX_MESSAGE,
+        };
+        let opens = answer.hit && answer.pd == queue.pd && rights & !u64::from(answer.rights) == 0;
         let status = if queue.state == ERROR {
             Some(WcStatus::WorkRequestFlushed)
         } else if !wqe.readable {
             Some(WcStatus::FatalError)
-        } else if opcode > WrOpcode::RdmaWriteWithImm as u64 {
+        } else if opcode > WrOpcode::RdmaRead as u64 {
             Some(WcStatus::LocalQpOperationError)
-        } else if u64::from(length) > MAX_MESSAGE {
+        } else if u64::from(length) > most {
             Some(WcStatus::LocalLengthError)
-        } else if length != 0 && (!answer.hit || answer.pd != queue.pd) {
+        } else if length != 0 && !opens {
             Some(WcStatus::LocalProtectionError)
         } else {
             None
         };
-        let mtu = mtu_bytes(queue.mtu).unwrap_or(256);
-        let packets = length.div_ceil(mtu).max(1);
-        let too_many = queue.messages != 0 && queue.packets + packets > MOST_PACKETS;
+        let packets = if reads { 1 } else { packets(queue.mtu, length) };
         let flags = get(sq_wqe::FLAGS);
-        let full = queue.messages == MOST_MESSAGES || (status.is_none() && too_many);
+        let waits_for_reads = (flags & WQE_FENCE != 0 && queue.reads != 0)
+            || (reads && usize::from(queue.reads) == SLOTS);
+        let full = queue.room(0) == 0
+            || (status.is_none() && (queue.too_many(packets) || waits_for_reads));
         let sync_waits = status.is_none() && queue.sync_open && flags & WQE_SYNC != 0;
         if full || sync_waits {
             let queue = &mut self.tables.qps[usize::from(wqe.qpn)].send;
@@ -328,6 +464,7 @@ impl StandIn {
         }
         let with_imm = opcode == WrOpcode::RdmaWriteWithImm as u64;
         let message = Message {
+            kind: if reads { Kind::Read } else { Kind::Write },
             packets: if status.is_none() { packets } else { 0 },
             status: status.map_or(0, |status| status as u8),
             iova: answer.iova,
@@ -335,7 +472,7 @@ impl StandIn {
             rkey: get(sq_wqe::RKEY) as u32,
             length,
             imm: with_imm.then(|| get(sq_wqe::IMM) as u32),
-            mtu,
+            mtu: mtu_bytes(queue.mtu).unwrap_or(256),
             sync: flags & WQE_SYNC != 0,
             signaled: flags & WQE_SIGNALED != 0,
             ..Message::default()
@@ -358,18 +495,21 @@ impl StandIn {
     fn launch(&mut self, qpn: u16, mut message: Message) {
         let queue = &mut self.tables.qps[usize::from(qpn)].send;
         message.first_psn = queue.next_psn;
-        message.wqe_index = queue.launched;
-        if message.imm.is_some() && message.packets > 0 {
-            message.wsn = queue.next_wsn;
-            queue.next_wsn = psn::add(queue.next_wsn, 1);
-        }
         queue.messages += 1;
         queue.packets += message.packets;
         queue.next_psn = psn::add(queue.next_psn, message.packets);
-        queue.launched = queue.launched.wrapping_add(1);
-        if queue.asked.wrapping_add(1) == queue.launched {
-            queue.asked = queue.launched;
+        if message.kind != Kind::Response {
+            queue.take_wqe(&mut message);
         }
+        if message.kind == Kind::Read && message.packets > 0 {
+            let range = Range {
+                iova: message.iova,
+                length: message.length,
+            };
+            let book = &mut self.tables.qps[usize::from(qpn)].reads;
+            book.open(message.wsn, range);
+        }
+        let queue = &mut self.tables.qps[usize::from(qpn)].send;
         let (packets, sync) = (message.packets, message.sync);
         queue.sync_open |= sync && packets > 0;
         self.store(qpn, message);

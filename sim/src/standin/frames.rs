@@ -3,7 +3,7 @@
 use mprdma_model::receiver;
 use mprdma_spec::command::qp_image;
 use mprdma_spec::wire::bth::opcode;
-use mprdma_spec::wire::frame::{Address, Body, Tag, Transport};
+use mprdma_spec::wire::frame::{Address, Body, Extensions, Tag, Transport};
 use mprdma_spec::wire::{aeth, icrc, ipv4, mpaeth, mpeth, reth, Frame, Psn, SackMap};
 
 /// Bit of `qp_image::PORT_FLAGS`: IPv6.
@@ -119,6 +119,8 @@ pub(super) struct DataPacket {
     pub offset: u16,
     pub raddr: u64,
     pub rkey: u32,
+    /// READ REQUEST: bytes of the message. RETH's length is the payload's otherwise.
+    pub read_length: u32,
     pub imm: Option<u32>,
 }
 
@@ -139,20 +141,32 @@ pub(super) fn data(
         ecn: ipv4::ECT0,
         ack_req: true,
     };
-    let body = Body::MpWrite {
-        mpeth: mpeth::Repr {
-            flags: packet.flags,
-            wsn: packet.wsn,
-            offset: packet.offset,
-            stamp,
+    let mpeth = mpeth::Repr {
+        flags: packet.flags,
+        wsn: packet.wsn,
+        offset: packet.offset,
+        stamp,
+    };
+    let reth = reth::Repr {
+        va: packet.raddr,
+        rkey: packet.rkey,
+        length: payload.len() as u32 + packet.read_length,
+    };
+    let body = match opcode::is_mp_write(packet.opcode) {
+        true => Body::MpWrite {
+            mpeth,
+            reth,
+            imm: packet.imm,
+            payload,
         },
-        reth: reth::Repr {
-            va: packet.raddr,
-            rkey: packet.rkey,
-            length: payload.len() as u32,
+        false => Body::Other {
+            extensions: Extensions {
+                mpeth: Some(mpeth),
+                reth: (packet.opcode == opcode::MP_READ_REQUEST).then_some(reth),
+                ..Extensions::default()
+            },
+            payload,
         },
-        imm: packet.imm,
-        payload,
     };
     let mut frame = emit(&peer.frame(source, &head, body));
     if !readable {

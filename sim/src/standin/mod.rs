@@ -12,6 +12,8 @@
 //!   commands     sender ------+
 //!                  |  ^
 //!               transmit <--- receive <--- port
+//!                                 |
+//!                    reads <------+  (answers to fetch, ends to complete)
 //! ```
 //! Each of these is a file, and a part of [`Tables`]; what they do to each other they do at once, what takes time goes
 //! through [`events`].
@@ -26,6 +28,7 @@ mod moderator;
 mod parse;
 mod port;
 mod queues;
+mod reads;
 mod receive;
 mod regions;
 mod registers;
@@ -57,6 +60,7 @@ use queues::{CompletionQueue, EventQueue};
 use rand::RngCore;
 use rand_chacha::rand_core::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use reads::ReadBook;
 use receive::{Kept, ReceiveBuffer};
 use regions::Region;
 use registers::Registers;
@@ -77,6 +81,7 @@ struct QueuePair {
     completion: SendCompletion,
     /// Launched messages, the oldest first.
     open: VecDeque<Message>,
+    reads: ReadBook,
     /// Immediate and length of receive WQEs that wait for their turn, by WSN.
     kept: [Kept; 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2],
     tally: Tally,
@@ -220,6 +225,7 @@ impl StandIn {
             Event::CommandDone => self.command_done(),
             Event::Received { meta, frame } => self.received(meta, frame),
             Event::Placed(action) => self.placed(*action),
+            Event::ReadNews(news) => self.read_news(&news),
             Event::WqesRead { read } => self.wqes_read(read),
             Event::Wqe => self.next_wqe(),
             Event::Segment => self.segment_is_free(),

@@ -158,15 +158,19 @@ fn transport(frame: &[u8], datagram: &Datagram, slots: usize) -> Result<Meta, Re
 fn extensions(meta: &mut Meta, inside: &[u8], slots: usize) -> Result<usize, Refusal> {
     let mut at = bth::LEN;
     let part = |at: usize| inside.get(at..).unwrap_or(&[]);
-    if opcode::is_mp_write(meta.opcode) {
+    let shape = opcode::shape(meta.opcode).unwrap_or_default();
+    if opcode::is_mp_data(meta.opcode) {
         let mp = mpeth::View::new(part(at)).map_err(|_| Malformed)?;
         (meta.flags, meta.stamp) = (mp.flags(), mp.stamp());
         (meta.wsn, meta.offset) = (mp.wsn(), mp.offset());
         at += mpeth::LEN;
-        let target = reth::View::new(part(at)).map_err(|_| Malformed)?;
-        (meta.raddr, meta.rkey, meta.dma_length) = (target.va(), target.rkey(), target.length());
-        at += reth::LEN;
-        if opcode::shape(meta.opcode).is_some_and(|shape| shape.imm) {
+        if shape.reth {
+            let target = reth::View::new(part(at)).map_err(|_| Malformed)?;
+            (meta.raddr, meta.rkey) = (target.va(), target.rkey());
+            meta.dma_length = target.length();
+            at += reth::LEN;
+        }
+        if shape.imm {
             let immediate = immdt::View::new(part(at)).map_err(|_| Malformed)?;
             meta.imm = immediate.data();
             at += immdt::LEN;

@@ -1,19 +1,22 @@
-//! Takes what arrives: ACKs to the sender engine, requests past the region table to the receiver engine, payloads to
-//! host memory, completions of receive WQEs.
+//! Takes what arrives: ACKs to the sender engine, requests past the region table and answers to READs past their book to
+//! the receiver engine, payloads to host memory, completions of receive WQEs.
 
 use super::events::Event;
 use super::parse::{parse, Meta, Refusal};
 use super::queues::Completion;
+use super::reads::{Range, ReadNews};
 use super::timing::{beats, ACT, BUFFER, ENGINE, PARSE};
 use super::StandIn;
 use crate::time::Ps;
 use mprdma_model::psn;
-use mprdma_model::receiver::{self, Ack, Packet, ReceiverEvent, ReceiverOutputs};
+use mprdma_model::receiver::{self, Ack, MrAnswer, Packet, ReceiverEvent, ReceiverOutputs};
 use mprdma_model::sender::{self, SenderEvent};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::{EventType, WcOpcode};
+use mprdma_spec::params::mtu_bytes;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
+use mprdma_spec::wire::mpeth;
 use std::collections::VecDeque;
 
 /// What a receive WQE's completion says about its message.
@@ -63,6 +66,8 @@ pub(super) struct Action {
     due: u32,
     due_wsn: u32,
     cqn: u16,
+    /// For the book of READs.
+    reads: Option<ReadNews>,
     marker: bool,
 }
 
@@ -100,15 +105,28 @@ impl StandIn {
         if known && meta.opcode == opcode::MP_ACK {
             self.count(Counter::RxAcks, 1);
             self.sender_event(qpn, &SenderEvent::Ack(ack_of(&meta)));
-        } else if known && opcode::is_mp_write(meta.opcode) {
+        } else if known && opcode::is_mp_data(meta.opcode) {
             self.count(Counter::RxDataPackets, 1);
-            self.request(qpn, &meta, &frame);
+            self.data(qpn, &meta, &frame);
         } else {
             self.count(Counter::RxDropNoQp, 1);
         }
     }
 
-    fn request(&mut self, qpn: u16, meta: &Meta, frame: &[u8]) {
+    /// Where the bytes of a packet are.
+    fn place_of(&self, qpn: u16, meta: &Meta) -> MrAnswer {
+        if !opcode::is_mp_read_response(meta.opcode) {
+            return self.look_up(meta.rkey, meta.raddr, meta.dma_length);
+        }
+        let qp = &self.tables.qps[usize::from(qpn)];
+        let mtu = mtu_bytes(qp.receiver.mtu).unwrap_or(0);
+        let offset = u64::from(meta.offset) * u64::from(mtu);
+        let last = meta.flags & mpeth::FLAG_TAIL != 0;
+        let length = meta.payload.len() as u64;
+        qp.reads.find(meta.wsn, offset, length, last)
+    }
+
+    fn data(&mut self, qpn: u16, meta: &Meta, frame: &[u8]) {
         let payload = &frame[meta.payload.clone()];
         let packet = Packet {
             psn: meta.psn,
@@ -124,7 +142,7 @@ impl StandIn {
             dma_length: meta.dma_length,
             length: payload.len() as u16,
             stored: !payload.is_empty(),
-            mr: self.look_up(meta.rkey, meta.raddr, meta.dma_length),
+            mr: self.place_of(qpn, meta),
         };
         let out = self.receiver_step(qpn, &ReceiverEvent::Packet(packet));
         let keep = out.store.map(|byte_len| {
@@ -132,14 +150,28 @@ impl StandIn {
             (meta.wsn, Kept { imm, byte_len })
         });
         let place = out.place.then(|| (packet.mr.iova, payload.to_vec()));
-        self.act(qpn, &out, place, keep, beats(frame.len()));
+        let life = self.tables.qps[usize::from(qpn)].send.life();
+        let reads = out.ack.map(|ack| ReadNews {
+            qpn,
+            life,
+            slot: meta.wsn,
+            psn: meta.psn,
+            aack: ack.aack,
+            request: out.request.then_some(Range {
+                iova: packet.mr.iova,
+                length: meta.dma_length,
+            }),
+            ends: out.response_ends,
+        });
+        let reads = reads.filter(|news| self.concerns_reads(news));
+        self.act(qpn, &out, place, keep, reads, beats(frame.len()));
     }
 
     /// Lets `event` happen to the receiver half of a queue pair; no packet.
     pub(super) fn receiver_event(&mut self, qpn: u16, event: &ReceiverEvent) {
         let out = self.receiver_step(qpn, event);
         if out.marker {
-            self.act(qpn, &out, None, None, 0);
+            self.act(qpn, &out, None, None, None, 0);
         }
     }
 
@@ -185,6 +217,7 @@ impl StandIn {
         out: &ReceiverOutputs,
         target: Option<(u64, Vec<u8>)>,
         keep: Option<(u32, Kept)>,
+        reads: Option<ReadNews>,
         frame_beats: u64,
     ) {
         let time = match &target {
@@ -208,6 +241,7 @@ impl StandIn {
             due: out.due,
             due_wsn: out.due_wsn,
             cqn: self.tables.qps[usize::from(qpn)].receiver.rq_cqn,
+            reads,
             marker: out.marker,
         };
         self.schedule(done, Event::Placed(Box::new(action)));
@@ -238,6 +272,9 @@ impl StandIn {
                 opcode: WcOpcode::RecvRdmaWithImm as u8,
             };
             self.complete_on(action.cqn, &completion);
+        }
+        if let Some(news) = action.reads {
+            self.schedule(self.dma.on_bus(), Event::ReadNews(news));
         }
         if action.marker {
             self.receive_marker();

@@ -41,6 +41,7 @@ fn write(flags: u64, payload: &[u8], readable: bool) -> Vec<u8> {
         raddr: 0x1234_5678_9abc,
         rkey: 0x501,
         imm: Some(0xdead_beef),
+        ..DataPacket::default()
     };
     frames::data(THEIRS, &peer(flags), &packet, 999, payload, readable)
 }
@@ -88,6 +89,42 @@ fn what_is_built_is_what_is_read() {
             (9, 4, ACK_MAP, 50_000, 7)
         );
         assert_eq!((meta.map, meta.payload.len()), (map, 0), "{slots} slots");
+    }
+}
+
+#[test]
+fn packets_of_a_read_are_built_and_read() {
+    let request = DataPacket {
+        opcode: opcode::MP_READ_REQUEST,
+        psn: 77,
+        vp: 49_200,
+        flags: 4,
+        wsn: 3,
+        raddr: 0x1234_5678_9abc,
+        rkey: 0x501,
+        read_length: 1 << 28,
+        ..DataPacket::default()
+    };
+    let frame = frames::data(THEIRS, &peer(0), &request, 999, &[], true);
+    let meta = parse(&frame, OURS, SLOTS).unwrap();
+    let reth = (meta.raddr, meta.rkey, meta.dma_length);
+    assert_eq!(reth, (0x1234_5678_9abc, 0x501, 1 << 28));
+    assert_eq!((meta.wsn, meta.flags, meta.payload.len()), (3, 4, 0));
+    for code in opcode::MP_READ_RESPONSE_FIRST..=opcode::MP_READ_RESPONSE_ONLY {
+        let response = DataPacket {
+            opcode: code,
+            wsn: 15,
+            offset: 9,
+            read_length: 0,
+            ..request
+        };
+        let payload = [7; 64];
+        let frame = frames::data(THEIRS, &peer(1), &response, 999, &payload, true);
+        let meta = parse(&frame, OURS, SLOTS).unwrap();
+        assert_eq!(frame[meta.payload.clone()], payload);
+        assert_eq!((meta.opcode, meta.wsn, meta.offset), (code, 15, 9));
+        let reth = (meta.raddr, meta.rkey, meta.dma_length);
+        assert_eq!(reth, (0, 0, 0), "it has none");
     }
 }
 

@@ -18,9 +18,21 @@ use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::mpeth;
 use std::collections::VecDeque;
 
+/// What a message carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Kind {
+    #[default]
+    Write,
+    /// The request of a READ.
+    Read,
+    /// The answer to a READ of the peer: no work request of this side.
+    Response,
+}
+
 /// A launched message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Message {
+    pub kind: Kind,
     pub first_psn: u32,
     /// PSNs; none when it cannot be sent.
     pub packets: u32,
@@ -30,9 +42,10 @@ pub(super) struct Message {
     pub iova: u64,
     pub raddr: u64,
     pub rkey: u32,
+    /// Bytes; of a READ those that it brings.
     pub length: u32,
     pub imm: Option<u32>,
-    /// Receive WQE that it takes at the peer, if it has an immediate.
+    /// Receive WQE that it takes at the peer, if it has an immediate; slot of a READ.
     pub wsn: u32,
     /// Path MTU, bytes.
     pub mtu: u32,
@@ -46,7 +59,11 @@ impl Message {
         let index = psn::distance(self.first_psn, grant.psn);
         let (first, last) = (index == 0, index + 1 == self.packets);
         let offset = index * self.mtu;
-        let length = if last { self.length - offset } else { self.mtu };
+        let length = match (self.kind, last) {
+            (Kind::Read, _) => 0,
+            (_, true) => self.length - offset,
+            (_, false) => self.mtu,
+        };
         let mut flags = 0;
         for (flag, set) in [
             (mpeth::FLAG_RETX, grant.retx),
@@ -57,16 +74,8 @@ impl Message {
         ] {
             flags |= if set { flag } else { 0 };
         }
-        let opcode = match (first, last, self.imm.is_some()) {
-            (true, true, false) => opcode::MP_WRITE_ONLY,
-            (true, true, true) => opcode::MP_WRITE_ONLY_IMM,
-            (true, false, _) => opcode::MP_WRITE_FIRST,
-            (false, false, _) => opcode::MP_WRITE_MIDDLE,
-            (false, true, false) => opcode::MP_WRITE_LAST,
-            (false, true, true) => opcode::MP_WRITE_LAST_IMM,
-        };
         let packet = DataPacket {
-            opcode,
+            opcode: self.opcode(first, last),
             psn: grant.psn,
             vp: grant.vp,
             flags,
@@ -74,9 +83,30 @@ impl Message {
             offset: index as u16,
             raddr: self.raddr.wrapping_add(offset.into()),
             rkey: self.rkey,
+            read_length: if self.kind == Kind::Read {
+                self.length
+            } else {
+                0
+            },
             imm: self.imm.filter(|_| last),
         };
         (packet, self.iova.wrapping_add(offset.into()), length)
+    }
+
+    fn opcode(&self, first: bool, last: bool) -> u8 {
+        match (self.kind, first, last, self.imm.is_some()) {
+            (Kind::Write, true, true, false) => opcode::MP_WRITE_ONLY,
+            (Kind::Write, true, true, true) => opcode::MP_WRITE_ONLY_IMM,
+            (Kind::Write, true, false, _) => opcode::MP_WRITE_FIRST,
+            (Kind::Write, false, false, _) => opcode::MP_WRITE_MIDDLE,
+            (Kind::Write, false, true, false) => opcode::MP_WRITE_LAST,
+            (Kind::Write, false, true, true) => opcode::MP_WRITE_LAST_IMM,
+            (Kind::Read, ..) => opcode::MP_READ_REQUEST,
+            (Kind::Response, true, true, _) => opcode::MP_READ_RESPONSE_ONLY,
+            (Kind::Response, true, false, _) => opcode::MP_READ_RESPONSE_FIRST,
+            (Kind::Response, false, false, _) => opcode::MP_READ_RESPONSE_MIDDLE,
+            (Kind::Response, false, true, _) => opcode::MP_READ_RESPONSE_LAST,
+        }
     }
 }
 

@@ -172,4 +172,16 @@ pub mod opcode {
     pub const fn is_mp_write(opcode: u8) -> bool {
         opcode >= MP_WRITE_FIRST && opcode <= MP_WRITE_ONLY_IMM
     }
+
+    /// Whether `opcode` is one of the MP READ RESPONSE packets.
+    #[must_use]
+    pub const fn is_mp_read_response(opcode: u8) -> bool {
+        opcode >= MP_READ_RESPONSE_FIRST && opcode <= MP_READ_RESPONSE_ONLY
+    }
+
+    /// Whether `opcode` is a packet that the receiver half of an MP queue pair takes: WRITE, READ REQUEST, READ RESPONSE.
+    #[must_use]
+    pub const fn is_mp_data(opcode: u8) -> bool {
+        is_mp_write(opcode) || opcode == MP_READ_REQUEST || is_mp_read_response(opcode)
+    }
 }

@@ -52,13 +52,19 @@ fn card_counters(
         let found = counters.iter().find(|(counter, _)| *counter == wanted);
         found.map_or(0, |(_, value)| *value)
     };
+    let other = 1 - card;
     let mine = || plan.flows.iter().filter(|flow| flow.from == card);
     let theirs = || plan.flows.iter().filter(|flow| flow.from != card);
-    let packets =
-        |flow: &super::Flow| -> u64 { flow.messages.iter().map(|m| flow.packets(m)).sum() };
+    let packets = |from: usize| -> u64 {
+        let of_flow = |flow: &super::Flow| -> u64 {
+            let of_message = |m| flow.packets_from(from, m);
+            flow.messages.iter().map(of_message).sum()
+        };
+        plan.flows.iter().map(of_flow).sum()
+    };
     let imms = |flow: &super::Flow| flow.messages.iter().filter(|m| m.imm.is_some()).count() as u64;
     let signals = |flow: &super::Flow| flow.messages.iter().filter(|m| m.signaled).count() as u64;
-    let (out, coming): (u64, u64) = (mine().map(packets).sum(), theirs().map(packets).sum());
+    let (out, coming): (u64, u64) = (packets(card), packets(other));
     let bad = of(RxDropIcrc) + of(RxDropMalformed) + of(RxDropNotOurs) + of(RxDropNoQp);
     let answered = of(RxDataPackets) - of(RxAccessErrors);
     let turned_away = of(RxDuplicates) + of(RxOutOfWindow) + of(RxSyncNaks) + of(RxRnrNaks);
@@ -96,7 +102,7 @@ fn card_counters(
         equal(&format!("card {card}: {what}"), left, right)?;
     }
     // A NAK or an echo that the other card sent arrives at most as often as the network doubles it, and is not made up.
-    let other = &all[1 - card];
+    let other = &all[other];
     ensure!(
         of(GhostAcks) <= seen.acks && of(WindowNaks) + of(SyncNaks) <= seen.acks,
         "card {card}: more NAKs than ACKs"

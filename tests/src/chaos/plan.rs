@@ -31,6 +31,8 @@ pub struct Message {
     pub source: usize,
     /// Where it goes, bytes into the receiver's memory.
     pub target: usize,
+    /// A READ: the sender of the flow asks, and its peer has the data.
+    pub reads: bool,
     /// With immediate data, which take a receive WQE.
     pub imm: Option<u32>,
     /// Makes a completion. The last message of a flow always does.
@@ -63,9 +65,21 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// Packets of a message.
-    pub fn packets(&self, message: &Message) -> u64 {
-        message.length.div_ceil(self.mtu).max(1) as u64
+    /// Packets that a card sends for a message: the request of a READ is one.
+    pub fn packets_from(&self, card: usize, message: &Message) -> u64 {
+        if card == self.data(message).0 {
+            message.length.div_ceil(self.mtu).max(1) as u64
+        } else {
+            u64::from(message.reads)
+        }
+    }
+
+    /// The card that has the data of a message, and the one that gets them.
+    pub fn data(&self, message: &Message) -> (usize, usize) {
+        match message.reads {
+            false => (self.from, 1 - self.from),
+            true => (1 - self.from, self.from),
+        }
     }
 }
 
@@ -161,6 +175,28 @@ impl Plan {
         plan
     }
 
+    /// The scenario of a seed with READs in place of some of its WRITEs.
+    pub fn reading(seed: u64) -> Plan {
+        let mut plan = Plan::new(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(1);
+        for flow in &mut plan.flows {
+            let share = *[0.2, 0.5, 1.0].choose(&mut rng).expect("not empty");
+            let next = &mut plan.target_bytes[flow.from];
+            for i in 0..flow.messages.len() {
+                let overwritten = flow.messages.get(i + 1).is_some_and(|m| m.overwrites);
+                let message = &mut flow.messages[i];
+                let fixed = overwritten || message.overwrites || message.imm.is_some();
+                if !fixed && rng.random_bool(share) {
+                    message.reads = true;
+                    message.target = *next;
+                    *next += message.length + rng.random_range(1..=16);
+                }
+            }
+        }
+        plan
+    }
+
     /// A queue pair that makes no progress for its retry horizon gives up. All must be complete one horizon after the
     /// last change of a link, counted with a timeout of the floor and two round trips, each as long as reordering,
     /// delay steps and full queues can make it.
@@ -227,6 +263,7 @@ impl Plan {
                 length,
                 source: rng.random_range(0..=LONGEST * 4096 - length),
                 target,
+                reads: false,
                 imm: (with_imm && rng.random_bool(0.4)).then(|| rng.random()),
                 signaled: rng.random_bool(0.85),
                 sync,
@@ -345,6 +382,7 @@ fn pairs(rng: &mut ChaCha8Rng, floor: u32) -> Vec<PairAttr> {
                 },
                 ..RtsAttr::new(psn)
             },
+            ..PairAttr::default()
         }
     };
     (0..count).map(pair).collect()

@@ -93,6 +93,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     player.rig.sim.schedule(&plan.events);
     player.play()?;
     let time = player.rig.sim.now() - player.start;
+    player.settle()?;
     // Stragglers and late duplicates must change nothing.
     player.rig.sim.run(AFTER);
     player.check_memory()?;
@@ -161,6 +162,23 @@ impl Player<'_> {
         Ok(())
     }
 
+    /// A READ is done when its data are there; that its peer has heard so may take more retransmissions.
+    fn settle(&mut self) -> Result<()> {
+        let reads = |flow: &Flow| flow.messages.iter().any(|m| m.reads);
+        let end = self.rig.sim.now() + self.plan.bound;
+        for flow in self.plan.flows.iter().filter(|flow| reads(flow)) {
+            loop {
+                let peer = self.ends(flow).1.query()?;
+                if peer.snd_una == peer.snd_lim {
+                    break;
+                }
+                ensure!(self.rig.sim.now() < end, "answers are not acknowledged");
+                self.rig.sim.run(US);
+            }
+        }
+        Ok(())
+    }
+
     fn done(&self) -> bool {
         let all = self.plan.flows.iter().zip(&self.progress);
         all.into_iter()
@@ -211,14 +229,18 @@ impl Player<'_> {
 
     fn request(&self, flow: &Flow, n: usize) -> SendWr {
         let message = &flow.messages[n];
-        let (source, target) = (
-            &self.halves[flow.from].source,
-            &self.halves[1 - flow.from].target,
-        );
+        let (from, to) = flow.data(message);
+        let source = (&self.halves[from].source, message.source as u64);
+        let target = (&self.halves[to].target, message.target as u64);
+        let (local, remote) = match message.reads {
+            false => (source, target),
+            true => (target, source),
+        };
         SendWr {
             wr_id: n as u64,
             opcode: match message.imm {
                 Some(_) => WrOpcode::RdmaWriteWithImm,
+                None if message.reads => WrOpcode::RdmaRead,
                 None => WrOpcode::RdmaWrite,
             },
             flags: SendFlags {
@@ -227,11 +249,11 @@ impl Player<'_> {
                 sync: message.sync,
                 solicited: false,
             },
-            addr: source.addr() + message.source as u64,
+            addr: local.0.addr() + local.1,
             length: message.length as u64,
-            lkey: source.lkey(),
-            remote_addr: target.addr() + message.target as u64,
-            rkey: target.rkey(),
+            lkey: local.0.lkey(),
+            remote_addr: remote.0.addr() + remote.1,
+            rkey: remote.0.rkey(),
             imm: message.imm.unwrap_or(0),
         }
     }
@@ -252,7 +274,7 @@ impl Player<'_> {
             self.describe()
         );
         match wc.opcode {
-            Some(WcOpcode::RdmaWrite) => self.sent(card, wc),
+            Some(WcOpcode::RdmaWrite | WcOpcode::RdmaRead) => self.sent(card, wc),
             Some(WcOpcode::RecvRdmaWithImm) => self.received(card, wc),
             None => bail!("a completion of nothing"),
         }
@@ -275,6 +297,11 @@ impl Player<'_> {
             .position(|m| m.signaled)
             .map(|n| done + n);
         ensure!(next == Some(wc.wr_id as usize), "expected request {next:?}");
+        let reads = next.is_some_and(|n| flow.messages[n].reads);
+        ensure!(
+            reads == (wc.opcode == Some(WcOpcode::RdmaRead)),
+            "not what was posted"
+        );
         let upto = wc.wr_id as usize;
         for n in done..=upto {
             self.arrived(i, n).with_context(|| format!("message {n}"))?;
@@ -315,8 +342,9 @@ impl Player<'_> {
         if flow.messages.get(n + 1).is_some_and(|next| next.overwrites) {
             return Ok(());
         }
-        let bytes = self.halves[flow.from].data[message.source..][..message.length].to_vec();
-        let half = &mut self.halves[1 - flow.from];
+        let (from, to) = flow.data(message);
+        let bytes = self.halves[from].data[message.source..][..message.length].to_vec();
+        let half = &mut self.halves[to];
         let mut got = vec![0; message.length];
         half.memory.read(message.target, &mut got)?;
         let wrong = got.iter().zip(&bytes).position(|(a, b)| a != b);
@@ -329,7 +357,7 @@ impl Player<'_> {
     }
 
     fn reuse(&mut self, flow: &Flow, message: &Message) -> Result<()> {
-        let half = &mut self.halves[1 - flow.from];
+        let half = &mut self.halves[flow.data(message).1];
         let marker = vec![REUSED; message.length];
         half.memory.write(message.target, &marker)?;
         half.expected[message.target..][..message.length].copy_from_slice(&marker);
@@ -343,8 +371,8 @@ impl Player<'_> {
             if let Some(at) = got.iter().zip(&half.expected).position(|(a, b)| a != b) {
                 let hit = |m: &&Message| (m.target..m.target + m.length).contains(&at);
                 let owner = self.plan.flows.iter().find_map(|flow| {
-                    let there = (flow.from != card).then_some(&flow.messages)?;
-                    there.iter().find(hit).map(|m| (flow.pair, *m))
+                    let mut there = flow.messages.iter().filter(|m| flow.data(m).1 == card);
+                    there.find(hit).map(|m| (flow.pair, *m))
                 });
                 bail!(
                     "memory of card {card} differs at byte {at}: {:#x} is not {:#x}; message there: {owner:?}",

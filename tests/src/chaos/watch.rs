@@ -1,7 +1,8 @@
 //! A tap that reads every frame with the codec of `spec`, so that the cards' counters have something to be equal to.
 
 use mprdma_sim::fabric::{Crossing, Node, Tap};
-use mprdma_spec::wire::frame::{Body, Frame};
+use mprdma_spec::wire::bth::opcode;
+use mprdma_spec::wire::frame::Frame;
 use mprdma_spec::wire::{icrc, mpeth};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,12 +50,17 @@ impl Tap for Watch {
         let frame = Frame::parse(crossing.frame);
         self.update(card, |seen| {
             seen.sent += 1;
-            match frame.map(|frame| frame.body) {
-                Ok(Body::MpWrite { mpeth, .. }) => {
+            let Ok(frame) = frame else {
+                return;
+            };
+            let (extensions, _) = frame.body.split();
+            let flags = extensions.mpeth.map_or(0, |mpeth| mpeth.flags);
+            match frame.bth.opcode {
+                code if opcode::is_mp_data(code) => {
                     seen.sent_data += 1;
-                    seen.sent_again += u64::from(mpeth.flags & mpeth::FLAG_RETX != 0);
+                    seen.sent_again += u64::from(flags & mpeth::FLAG_RETX != 0);
                 }
-                Ok(Body::MpAck { .. }) => seen.sent_acks += 1,
+                opcode::MP_ACK => seen.sent_acks += 1,
                 _ => {}
             }
         });
@@ -68,9 +74,9 @@ impl Tap for Watch {
         let ours = good.filter(|frame| frame.dst_mac == [2, 0, 0, 0, 0, card as u8 + 1]);
         self.update(card, |seen| {
             seen.frames += 1;
-            match ours.map(|frame| frame.body) {
-                Some(Body::MpWrite { .. }) => seen.data += 1,
-                Some(Body::MpAck { .. }) => seen.acks += 1,
+            match ours.map(|frame| frame.bth.opcode) {
+                Some(code) if opcode::is_mp_data(code) => seen.data += 1,
+                Some(opcode::MP_ACK) => seen.acks += 1,
                 _ => seen.bad += 1,
             }
         });

@@ -116,7 +116,7 @@ impl<'a> Flow<'a> {
         self.lose.set(Loss {
             psn: Psn::new(self.sent.attr.psn).add(self.sent.packets).value(),
             data: vec![1],
-            acks: vec![],
+            ..Loss::default()
         });
     }
 

@@ -61,7 +61,10 @@ pub enum Command {
 pub enum Bench {
     /// Bandwidth of RDMA WRITE, with perftest's flags and table; times are the card's own, so that a simulated card
     /// shows what it would reach. Without HOST it is the server.
-    WriteBw(WriteBw),
+    WriteBw(Bandwidth),
+    /// Bandwidth of RDMA READ: the client reads from the server; otherwise as write-bw. A queue pair has up to 16 READs
+    /// open.
+    ReadBw(Bandwidth),
 }
 
 #[derive(Debug, Args)]
@@ -377,7 +380,7 @@ pub struct RecvFile {
 }
 
 #[derive(Debug, Args)]
-pub struct WriteBw {
+pub struct Bandwidth {
     #[command(flatten)]
     pub device: OneDevice,
     /// Host on which the server runs; without it this is the server.
@@ -410,7 +413,7 @@ pub struct WriteBw {
     /// Messages that may be outstanding per queue pair.
     #[arg(short, long, default_value_t = 128)]
     pub tx_depth: usize,
-    /// Flags every message FENCE: it waits for earlier READs and ATOMICs, of which this test has none.
+    /// Flags every message FENCE: it waits for earlier READs, of which write-bw has none.
     #[arg(long)]
     pub fence: bool,
     /// Flags every message SYNC: it takes effect after all before it.

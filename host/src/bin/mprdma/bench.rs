@@ -1,4 +1,4 @@
-//! `bench write-bw`: RDMA WRITE bandwidth with perftest's flags and table, in the card's own time.
+//! `bench write-bw` and `bench read-bw`: bandwidth with perftest's flags and table, in the card's own time.
 
 use std::collections::HashMap;
 
@@ -6,18 +6,44 @@ use anyhow::Result;
 use mprdma_host::exchange::{Endpoint, Region};
 use mprdma_host::verbs::{Access, Mr, SendFlags, SendWr};
 use mprdma_spec::descriptor::WrOpcode;
-use mprdma_spec::params::MAX_MESSAGE;
+use mprdma_spec::params::{max_read, mtu_code, MAX_MESSAGE};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::args::WriteBw;
+use crate::args::Bandwidth;
 use crate::connection::{hello, meet, Patience, Session, Talk, Ticks};
 use crate::failure::Failure;
 use crate::open::Opened;
 use crate::report::{out, Report};
 use crate::usage;
 
-const SERVICE: &str = "write-bw";
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Test {
+    /// Name of the command.
+    service: &'static str,
+    /// Headline of the table.
+    title: &'static str,
+    /// Operation that the client posts.
+    opcode: WrOpcode,
+    /// What the peers' regions and queue pairs allow.
+    access: fn() -> Access,
+}
+
+pub const WRITE: Test = Test {
+    service: "write-bw",
+    title: "RDMA_Write BW Test",
+    opcode: WrOpcode::RdmaWrite,
+    access: || Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+};
+
+pub const READ: Test = Test {
+    service: "read-bw",
+    title: "RDMA_Read BW Test",
+    opcode: WrOpcode::RdmaRead,
+    access: || Access::LOCAL_WRITE | Access::REMOTE_READ,
+};
+
 /// Most bytes of one message in `--all`, as in perftest.
 const ALL_MAX_LOG2: u32 = 23;
 /// Distance of the queue pairs' buffers.
@@ -26,7 +52,7 @@ const PAGE: u64 = 4096;
 /// What the client tells the server before they connect.
 #[derive(Debug, Serialize, Deserialize)]
 struct Plan {
-    /// Bytes that each queue pair writes to.
+    /// Bytes that each queue pair writes to or reads.
     slot: u64,
 }
 
@@ -54,22 +80,19 @@ enum Word {
     Done,
 }
 
-pub fn write_bw(args: &WriteBw, report: &Report) -> Result<()> {
-    check(args)?;
-    let role = if args.host.is_some() {
-        "mprdma bench write-bw"
-    } else {
-        "mprdma bench write-bw (server)"
-    };
-    let hello = hello(SERVICE, &args.path, args.qp)?;
-    let opened = Opened::new(&args.device, &args.path, &args.setup, role)?;
+pub fn bandwidth(test: &Test, args: &Bandwidth, report: &Report) -> Result<()> {
+    check(test, args)?;
+    let side = if args.host.is_some() { "" } else { " (server)" };
+    let role = format!("mprdma bench {}{side}", test.service);
+    let hello = hello(test.service, &args.path, args.qp)?;
+    let opened = Opened::new(&args.device, &args.path, &args.setup, &role)?;
     let talk = Talk::new(meet(&args.exchange, args.host.as_deref(), &hello, report)?);
     let mut session =
         Session::new(opened, talk, &args.path, args.qp, args.tx_depth, 1)?.by_events(args.events);
     let lines = if args.host.is_some() {
-        client(args, &mut session, report)
+        client(test, args, &mut session, report)
     } else {
-        server(args, &mut session, report)
+        server(test, args, &mut session, report)
     };
     if let Err(error) = &lines {
         session.talk.give_up(error);
@@ -93,11 +116,15 @@ pub fn write_bw(args: &WriteBw, report: &Report) -> Result<()> {
     )
 }
 
-fn check(args: &WriteBw) -> Result<()> {
+fn check(test: &Test, args: &Bandwidth) -> Result<()> {
     args.path.rts(0)?;
-    if args.size == 0 || args.size > MAX_MESSAGE {
+    let (most, over) = match (test.opcode, mtu_code(args.path.mtu).and_then(max_read)) {
+        (WrOpcode::RdmaRead, Some(most)) => (most, format!(" for READs at MTU {}", args.path.mtu)),
+        _ => (MAX_MESSAGE, String::new()),
+    };
+    if args.size == 0 || args.size > most {
         return Err(usage(format!(
-            "--size must lie between 1 and {MAX_MESSAGE} bytes"
+            "--size must lie between 1 and {most} bytes{over}"
         )));
     }
     if args.qp == 0 || args.tx_depth == 0 || args.qp.saturating_mul(args.tx_depth + 1) > 1 << 15 {
@@ -106,7 +133,7 @@ fn check(args: &WriteBw) -> Result<()> {
     Ok(())
 }
 
-fn sizes(args: &WriteBw) -> Vec<u64> {
+fn sizes(args: &Bandwidth) -> Vec<u64> {
     if args.all {
         (1..=ALL_MAX_LOG2).map(|log2| 1 << log2).collect()
     } else {
@@ -114,19 +141,20 @@ fn sizes(args: &WriteBw) -> Vec<u64> {
     }
 }
 
-fn client(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<Line>> {
+fn client(
+    test: &Test,
+    args: &Bandwidth,
+    session: &mut Session,
+    report: &Report,
+) -> Result<Vec<Line>> {
     let sizes = sizes(args);
     let slot = sizes
         .iter()
         .max()
         .map_or(PAGE, |bytes| bytes.next_multiple_of(PAGE));
     session.talk.say(&Plan { slot })?;
-    let mr = region(args, session, slot)?;
-    let peer = session.connect(Region {
-        rkey: mr.rkey(),
-        addr: mr.addr(),
-        length: mr.length() as u64,
-    })?;
+    let mr = region(test, args, session, slot)?;
+    let peer = session.connect(offer(&mr), (test.access)())?;
     if peer.region.length < slot * args.qp as u64 {
         return Err(Failure::OutOfTurn(format!(
             "the peer offers a region of {} bytes only",
@@ -135,10 +163,10 @@ fn client(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<
         .into());
     }
     session.ready()?;
-    head(args, session, &peer, report);
+    head(test, args, session, &peer, report);
     let mut lines = Vec::new();
     for bytes in sizes {
-        let line = measure(args, session, &mr, peer.region, slot, bytes)?;
+        let line = measure(test, args, session, &mr, peer.region, slot, bytes)?;
         session.talk.say(&Word::Result(line))?;
         row(args, &line, report);
         lines.push(line);
@@ -147,21 +175,22 @@ fn client(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<
     Ok(lines)
 }
 
-fn server(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<Line>> {
+fn server(
+    test: &Test,
+    args: &Bandwidth,
+    session: &mut Session,
+    report: &Report,
+) -> Result<Vec<Line>> {
     let plan: Plan = session.talk.hear("plan", args.exchange.timeout())?;
     if plan.slot == 0 || plan.slot > MAX_MESSAGE.next_multiple_of(PAGE) {
         return Err(
             Failure::OutOfTurn(format!("the peer wants a buffer of {} bytes", plan.slot)).into(),
         );
     }
-    let mr = region(args, session, plan.slot)?;
-    let peer = session.connect(Region {
-        rkey: mr.rkey(),
-        addr: mr.addr(),
-        length: mr.length() as u64,
-    })?;
+    let mr = region(test, args, session, plan.slot)?;
+    let peer = session.connect(offer(&mr), (test.access)())?;
     session.ready()?;
-    head(args, session, &peer, report);
+    head(test, args, session, &peer, report);
     let mut lines = Vec::new();
     loop {
         match session.talk.hear("result", args.exchange.timeout())? {
@@ -175,18 +204,22 @@ fn server(args: &WriteBw, session: &mut Session, report: &Report) -> Result<Vec<
 }
 
 /// One slot for each queue pair.
-fn region(args: &WriteBw, session: &Session, slot: u64) -> Result<Mr> {
+fn region(test: &Test, args: &Bandwidth, session: &Session, slot: u64) -> Result<Mr> {
     let bytes = usize::try_from(slot)
         .ok()
         .and_then(|slot| slot.checked_mul(args.qp));
     let bytes = bytes.ok_or_else(|| usage("--size times --qp does not fit into memory"))?;
     let memory = session.opened.context.allocate(bytes, args.setup.pages())?;
-    Ok(session.pd.register(
-        &memory,
-        0,
-        bytes,
-        Access::LOCAL_WRITE | Access::REMOTE_WRITE,
-    )?)
+    Ok(session.pd.register(&memory, 0, bytes, (test.access)())?)
+}
+
+/// What the peer hears of it.
+fn offer(mr: &Mr) -> Region {
+    Region {
+        rkey: mr.rkey(),
+        addr: mr.addr(),
+        length: mr.length() as u64,
+    }
 }
 
 /// Progress of one queue pair.
@@ -197,7 +230,8 @@ struct Lane {
 }
 
 fn measure(
-    args: &WriteBw,
+    test: &Test,
+    args: &Bandwidth,
     session: &mut Session,
     mr: &Mr,
     region: Region,
@@ -227,7 +261,7 @@ fn measure(
             let offset = slot * i as u64;
             let request = SendWr {
                 wr_id: 0,
-                opcode: WrOpcode::RdmaWrite,
+                opcode: test.opcode,
                 flags: SendFlags {
                     signaled: true,
                     fence: args.fence,
@@ -289,13 +323,13 @@ fn rule() {
     out!("{}", "-".repeat(87));
 }
 
-fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
+fn head(test: &Test, args: &Bandwidth, session: &Session, peer: &Endpoint, report: &Report) {
     if report.is_json() {
         return;
     }
     let setting = |left: &str, value: &str| out!(" {left:<16}: {value}");
     rule();
-    out!("                    RDMA_Write BW Test");
+    out!("                    {}", test.title);
     setting("Device", &args.device.device.to_string());
     setting("Number of qps", &args.qp.to_string());
     setting("Transport type", "IB");
@@ -333,7 +367,7 @@ fn head(args: &WriteBw, session: &Session, peer: &Endpoint, report: &Report) {
     );
 }
 
-fn row(args: &WriteBw, line: &Line, report: &Report) {
+fn row(args: &Bandwidth, line: &Line, report: &Report) {
     if report.is_json() {
         return;
     }

@@ -9,6 +9,7 @@ use mprdma_host::verbs::{
     Access, AddressHandle, Cq, InitAttr, Mtu, Pd, Qp, QpInitAttr, RtrAttr, Wc,
 };
 use mprdma_host::Error;
+use mprdma_spec::descriptor::WcOpcode;
 use mprdma_spec::status::WcStatus;
 use serde::{Deserialize, Serialize};
 
@@ -136,9 +137,9 @@ impl Session {
         }
     }
 
-    /// Exchanges addresses, offering `region` to the peer, and brings every queue pair to RTS. When it returns both sides
-    /// are ready. Returns the peer's addresses.
-    pub fn connect(&mut self, region: Region) -> Result<Endpoint> {
+    /// Exchanges addresses, offering `region` to the peer for `access`, and brings every queue pair to RTS. When it returns
+    /// both sides are ready. Returns the peer's addresses.
+    pub fn connect(&mut self, region: Region, access: Access) -> Result<Endpoint> {
         let numbers = self
             .qps
             .iter()
@@ -164,7 +165,7 @@ impl Session {
         for ((qp, psn), (their_qpn, their_psn)) in self.qps.iter().zip(&self.psns).zip(&theirs.qps)
         {
             qp.modify_to_init(&InitAttr {
-                qp_access_flags: Access::LOCAL_WRITE | Access::REMOTE_WRITE,
+                qp_access_flags: access,
                 ..InitAttr::default()
             })?;
             qp.modify_to_rtr(&RtrAttr {
@@ -202,7 +203,8 @@ impl Session {
         let completions = self.look()?;
         if let Some(bad) = completions.iter().find(|wc| wc.status != WcStatus::Success) {
             let what = match bad.opcode {
-                Some(mprdma_spec::descriptor::WcOpcode::RecvRdmaWithImm) => "a receive request",
+                Some(WcOpcode::RecvRdmaWithImm) => "a receive request",
+                Some(WcOpcode::RdmaRead) => "an RDMA READ",
                 _ => "an RDMA WRITE",
             };
             return Err(Failure::Completion {

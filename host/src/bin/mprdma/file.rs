@@ -123,11 +123,12 @@ pub fn send(args: &SendFile, report: &Report) -> Result<()> {
             round as usize,
             Access::LOCAL_WRITE,
         )?;
-        let peer = session.connect(Region {
+        let nothing = Region {
             rkey: 0,
             addr: 0,
             length: 0,
-        })?;
+        };
+        let peer = session.connect(nothing, Access::NONE)?;
         session.ready()?;
         send_rounds(
             args,
@@ -363,11 +364,12 @@ fn receive_all(
     let mr = session
         .pd
         .register(&buffer, args.buffer_offset, round as usize, rights)?;
-    session.connect(Region {
+    let region = Region {
         rkey: mr.rkey(),
         addr: mr.addr(),
         length: round,
-    })?;
+    };
+    session.connect(region, rights)?;
     expect_round(session)?;
     session.ready()?;
     let bar = report.progress(offer.bytes, "receiving");

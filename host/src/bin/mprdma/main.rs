@@ -50,7 +50,8 @@ fn run(command: Command, report: &Report) -> anyhow::Result<()> {
         Command::Hold(args) => owner::hold(&args, report),
         Command::SendFile(args) => file::send(&args, report),
         Command::RecvFile(args) => file::receive(&args, report),
-        Command::Bench(Bench::WriteBw(args)) => bench::write_bw(&args, report),
+        Command::Bench(Bench::WriteBw(args)) => bench::bandwidth(&bench::WRITE, &args, report),
+        Command::Bench(Bench::ReadBw(args)) => bench::bandwidth(&bench::READ, &args, report),
     }
 }
 

@@ -52,7 +52,7 @@ block! {
             start: Bit,
             opcode: Bits<8>,
             image: Bits<1024>,
-            done: Bits<11>,
+            done: Bits<12>,
             sender_status: Bits<512>,
             receiver_status: Bits<512>,
             telemetry: Bits<1024>,
@@ -92,7 +92,7 @@ block! {
             region_end: Bits<64>,
             region_io_end: Bits<64>,
             stale: Bit,
-            seen_now: Bits<11>,
+            seen_now: Bits<12>,
             written: Object,
             wide_sender: Bits<1024>,
             wide_receiver: Bits<1024>,
@@ -102,7 +102,7 @@ block! {
             clearing: Bits<OBJW>,
             code: Bits<8>,
             outcome: Bits<8>,
-            seen: Bits<11>,
+            seen: Bits<12>,
             tx_out: Bit,
             rx_out: Bit,
             quiet: Bits<4>,
@@ -148,7 +148,7 @@ block! {
             mtu_most: Bits<3> = bits(5),
             vp_most: Bits<17> = bits(65536),
             vectors: Bits<8> = bits(MSIX_VECTORS as u64),
-            all_owners: Bits<11> = bits(0x7ff),
+            all_owners: Bits<12> = bits(0xfff),
             nothing: Object = Object::default(),
         }
         sub {
@@ -401,7 +401,7 @@ impl<const OBJW: usize> Logic for Commands<OBJW> {
             }
             Step::Issue => {
                 if !self.issued.q.val() {
-                    self.seen.d.next = bits::<11>(0);
+                    self.seen.d.next = bits::<12>(0);
                     self.tx_out.d.next = false;
                     self.rx_out.d.next = false;
                     self.issued.d.next = true;

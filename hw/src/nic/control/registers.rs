@@ -35,7 +35,7 @@ block! {
             events: Events,
             tx_bytes: Bits<7>,
             rx_bytes: Bits<7>,
-            done: Bits<11>,
+            done: Bits<12>,
             sender_status: Bits<512>,
             receiver_status: Bits<512>,
             telemetry: Bits<1024>,

@@ -84,7 +84,10 @@ block! {
             picked: Bits<128>,
             length_good: Bit,
             wsn_missing: Bit,
-            may_write: Bit,
+            read_length: Bits<32>,
+            same_length: Bit,
+            right_held: Bit,
+            reachable: Bit,
             verdict: Verdict,
             judged: Bit,
             open: Bit,
@@ -211,7 +214,13 @@ block! {
             op_last: Bits<5> = bits(operation(opcode::MP_WRITE_LAST)),
             op_last_imm: Bits<5> = bits(operation(opcode::MP_WRITE_LAST_IMM)),
             op_only_imm: Bits<5> = bits(operation(opcode::MP_WRITE_ONLY_IMM)),
+            op_request: Bits<5> = bits(operation(opcode::MP_READ_REQUEST)),
+            op_response_first: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_FIRST)),
+            op_response_middle: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_MIDDLE)),
+            op_response_last: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_LAST)),
+            op_response_only: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_ONLY)),
             one_slot: Bits<128> = bits(1),
+            one_32: Bits<32> = bits(1),
             none: Bits<128> = bits(0),
             m1: Bits<128> = repeated(0x55),
             m2: Bits<128> = repeated(0x33),
@@ -347,6 +356,9 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.offset_wide.next = bit_cast::<24, 16>(self.event_1.q.val().offset);
         self.first.next = self.event_1.q.val().psn - self.offset_wide.val();
         self.operation.next = self.event_1.q.val().opcode.get_bits::<5>(0);
+        self.found.next.is_request = self.operation.val() == self.op_request.val();
+        self.found.next.is_response = (self.operation.val() >= self.op_response_first.val())
+            & (self.operation.val() <= self.op_response_only.val());
         self.found.next.receives = ((self.loaded.val().state == self.rtr.val())
             | (self.loaded.val().state == self.rts.val()))
             & (self.event_1.q.val().pkey == self.loaded.val().pkey);
@@ -357,10 +369,20 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.found.next.wsn_ahead = self.event_1.q.val().wsn - self.loaded.val().due_wsn;
         self.found.next.mtu_bytes = self.smallest_mtu.val() << self.loaded.val().mtu;
         self.found.next.is_middle = (self.operation.val() == self.op_first.val())
-            | (self.operation.val() == self.op_middle.val());
+            | (self.operation.val() == self.op_middle.val())
+            | (self.operation.val() == self.op_response_first.val())
+            | (self.operation.val() == self.op_response_middle.val());
         self.found.next.is_last = (self.operation.val() == self.op_last.val())
-            | (self.operation.val() == self.op_last_imm.val());
-        self.found.next.is_tail = self.operation.val() >= self.op_last.val();
+            | (self.operation.val() == self.op_last_imm.val())
+            | (self.operation.val() == self.op_response_last.val());
+        self.found.next.is_tail = (self.operation.val() >= self.op_last.val())
+            & (self.operation.val() != self.op_response_first.val())
+            & (self.operation.val() != self.op_response_middle.val());
+        // At most 2^16 packets: MTU << 16 is bit 23 + code and no bit above.
+        self.read_length.next =
+            ((self.event_1.q.val().dma_length - self.one_32.val()) >> 23) >> self.loaded.val().mtu;
+        self.found.next.countable =
+            !self.read_length.val().any() | !self.event_1.q.val().dma_length.any();
         self.found.next.has_imm = (self.operation.val() == self.op_last_imm.val())
             | (self.operation.val() == self.op_only_imm.val());
         self.dist_2.d.next = self.found.val();
@@ -386,23 +408,42 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         } else if self.dist_2.q.val().is_last {
             self.length_good.next = self.event_2.q.val().length.any()
                 & (self.event_2.q.val().length <= self.dist_2.q.val().mtu_bytes);
+        } else if self.dist_2.q.val().is_request {
+            self.length_good.next = !self.event_2.q.val().length.any()
+                & self.dist_2.q.val().countable
+                & !self.event_2.q.val().wsn.get_bits::<20>(4).any();
         }
+        self.same_length.next =
+            self.event_2.q.val().dma_length == bit_cast::<32, 13>(self.event_2.q.val().length);
+        self.cond.next.is_request = self.dist_2.q.val().is_request;
+        self.cond.next.is_response = self.dist_2.q.val().is_response;
         self.cond.next.form_good = self.length_good.val()
-            & (self.event_2.q.val().dma_length == bit_cast::<32, 13>(self.event_2.q.val().length))
+            & (self.same_length.val()
+                | self.dist_2.q.val().is_request
+                | self.dist_2.q.val().is_response)
             & (self.event_2.q.val().flags.get_bit(2) == self.dist_2.q.val().is_tail)
             & (self.event_2.q.val().flags.get_bit(3) == self.dist_2.q.val().has_imm);
-        self.may_write.next = self.event_2.q.val().mr.hit
-            & self.state_2.q.val().rights.get_bit(1)
-            & self.event_2.q.val().mr.rights.get_bit(1)
+        self.right_held.next =
+            self.state_2.q.val().rights.get_bit(1) & self.event_2.q.val().mr.rights.get_bit(1);
+        if self.dist_2.q.val().is_request {
+            self.right_held.next =
+                self.state_2.q.val().rights.get_bit(2) & self.event_2.q.val().mr.rights.get_bit(2);
+        }
+        self.reachable.next = (self.event_2.q.val().mr.hit & self.right_held.val())
             & (self.event_2.q.val().mr.pd == self.state_2.q.val().pd);
-        self.cond.next.access_good = self.may_write.val() | !self.event_2.q.val().length.any();
+        self.cond.next.access_good = self.reachable.val() | !self.event_2.q.val().dma_length.any();
+        if self.dist_2.q.val().is_response {
+            self.cond.next.access_good = self.event_2.q.val().mr.hit;
+        }
         self.cond.next.sync_early = self.event_2.q.val().flags.get_bit(1)
             & self.dist_2.q.val().first_ahead.any()
             & !self.dist_2.q.val().first_ahead.get_bit(23);
         self.wsn_missing.next = !self.dist_2.q.val().posted.any()
             | (self.dist_2.q.val().posted > self.half_16.val())
             | (self.dist_2.q.val().wsn_ahead >= self.receive_window.val());
-        self.cond.next.no_wqe = self.event_2.q.val().flags.get_bit(3) & self.wsn_missing.val();
+        // Whoever is asked for data must be able to send.
+        self.cond.next.no_wqe = (self.event_2.q.val().flags.get_bit(3) & self.wsn_missing.val())
+            | (self.dist_2.q.val().is_request & (self.state_2.q.val().state != self.rts.val()));
         self.cond_3.d.next = self.cond.val();
         self.slot_3.d.next = self.one_slot.val() << self.index.val();
         self.state_3.d.next = self.state_2.q.val();
@@ -441,6 +482,10 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
             & !self.cond_3.q.val().sync_early
             & !self.cond_3.q.val().no_wqe
             & !self.cond_3.q.val().at_front;
+        self.verdict.next.request = self.verdict.val().accept & self.cond_3.q.val().is_request;
+        self.verdict.next.read_tail = self.verdict.val().accept
+            & self.cond_3.q.val().is_response
+            & self.event_3.q.val().flags.get_bit(2);
         self.fill_hi.next = self.verdict.val().accept & self.event_3.q.val().flags.get_bit(2);
         self.fill_lo.next = self.verdict.val().accept
             & (!self.event_3.q.val().flags.get_bit(2) | self.event_3.q.val().flags.get_bit(3));
@@ -662,6 +707,12 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.act.next.byte_len = (bit_cast::<32, 16>(self.event_7.q.val().offset)
             << self.shift.val())
             + bit_cast::<32, 13>(self.event_7.q.val().length);
+        if self.verdict_7.q.val().request {
+            self.act.next.byte_len = self.event_7.q.val().dma_length;
+        }
+        self.act.next.request = self.verdict_7.q.val().request;
+        self.act.next.read_tail = self.verdict_7.q.val().read_tail;
+        self.act.next.advances = self.verdict_7.q.val().accept & self.run_7.q.val().any();
         self.act.next.due = bits::<8>(0);
         if self.verdict_7.q.val().accept {
             self.act.next.due = self.dues_7.q.val();

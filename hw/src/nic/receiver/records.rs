@@ -38,6 +38,11 @@ pub struct Distances {
     pub is_last: bool,
     pub is_tail: bool,
     pub has_imm: bool,
+    /// READ REQUEST, READ RESPONSE; anything else is taken as a WRITE.
+    pub is_request: bool,
+    pub is_response: bool,
+    /// A READ REQUEST asks for as many packets as MPETH's offset counts, or fewer.
+    pub countable: bool,
 }
 
 /// What stage B finds out: every condition of the rules as one bit.
@@ -48,9 +53,12 @@ pub struct Conditions {
     pub before: bool,
     pub beyond: bool,
     pub taken: bool,
+    pub is_request: bool,
+    pub is_response: bool,
     pub form_good: bool,
     pub access_good: bool,
     pub sync_early: bool,
+    /// No receive WQE for a completion, or no sender half for an answer.
     pub no_wqe: bool,
 }
 
@@ -69,6 +77,9 @@ pub struct Verdict {
     pub rnr: bool,
     pub accept: bool,
     pub out_of_order: bool,
+    /// Accepted, and a READ REQUEST, or the last packet of a READ RESPONSE.
+    pub request: bool,
+    pub read_tail: bool,
 }
 
 record! {

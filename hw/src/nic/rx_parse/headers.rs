@@ -100,6 +100,7 @@ block! {
             min_len: Bits<14>,
             opcode: Bits<8>,
             is_data: bool,
+            is_response: bool,
             is_ack: bool,
             with_imm: bool,
             with_map: bool,
@@ -136,12 +137,14 @@ block! {
             roce_port: Bits<16> = bits(u64::from(udp::ROCE_PORT)),
             least_datagram: Bits<14> = bits((udp::LEN + bth::LEN + icrc::LEN) as u64),
             op_first: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_FIRST)),
-            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
+            op_request: Bits<8> = bits(u64::from(bth::opcode::MP_READ_REQUEST)),
+            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_READ_RESPONSE_ONLY)),
             op_last_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_LAST_IMM)),
             op_only_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
             op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
             flag_map: Bits<8> = bits(u64::from(mpaeth::FLAG_SACK_MAP)),
             bth_len: Bits<7> = bits(bth::LEN as u64),
+            response_len: Bits<7> = bits(RESPONSE_LEN as u64),
             data_len: Bits<7> = bits(DATA_LEN as u64),
             data_imm_len: Bits<7> = bits(TRANSPORT_LEN as u64),
             ack_len: Bits<7> = bits(ACK_LEN as u64),
@@ -269,6 +272,7 @@ impl Logic for ParseHeaders {
         self.opcode.next = self.data.record.val().opcode;
         self.is_data.next =
             (self.opcode.val() >= self.op_first.val()) & (self.opcode.val() <= self.op_last.val());
+        self.is_response.next = self.is_data.val() & (self.opcode.val() > self.op_request.val());
         self.is_ack.next = self.opcode.val() == self.op_ack.val();
         self.with_imm.next = (self.opcode.val() == self.op_last_imm.val())
             | (self.opcode.val() == self.op_only_imm.val());
@@ -278,6 +282,9 @@ impl Logic for ParseHeaders {
             self.transport_len.next = self.data_len.val();
             if self.with_imm.val() {
                 self.transport_len.next = self.data_imm_len.val();
+            }
+            if self.is_response.val() {
+                self.transport_len.next = self.response_len.val();
             }
         }
         if self.is_ack.val() {

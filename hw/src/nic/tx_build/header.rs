@@ -164,9 +164,11 @@ block! {
             flag_tag: Bits<8> = bits(2),
             last_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_LAST_IMM)),
             only_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
+            op_request: Bits<8> = bits(u64::from(bth::opcode::MP_READ_REQUEST)),
             op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
             flag_retx: Bits<8> = bits(u64::from(mpeth::FLAG_RETX)),
             flag_map: Bits<8> = bits(u64::from(mpaeth::FLAG_SACK_MAP)),
+            response_len: Bits<8> = bits(RESPONSE_LEN as u64),
             data_len: Bits<8> = bits(DATA_LEN as u64),
             data_imm_len: Bits<8> = bits(TRANSPORT_LEN as u64),
             ack_len: Bits<8> = bits(ACK_LEN as u64),
@@ -281,7 +283,7 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.data_header.record.next.stamp = self.stamp.val();
         self.data_header.record.next.va = self.data.val().raddr;
         self.data_header.record.next.rkey = self.data.val().rkey;
-        self.data_header.record.next.length = bit_cast::<32, 13>(self.data.val().length);
+        self.data_header.record.next.length = self.data.val().dma_length;
         self.data_header.record.next.imm = self.data.val().imm;
         self.map.next = self.answer.val().map;
         if self.narrow_map.val() {
@@ -301,6 +303,10 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.transport_len.next = self.data_len.val();
         if self.with_imm.val() {
             self.transport_len.next = self.data_imm_len.val();
+        }
+        // READ RESPONSEs have the codes above the request's, and no RETH.
+        if self.opcode.val() > self.op_request.val() {
+            self.transport_len.next = self.response_len.val();
         }
         if self.chosen_1.q.val().is_ack {
             self.transport_len.next = self.ack_len.val();

@@ -1,0 +1,198 @@
+//! RDMA READ, as an application sees it (protocol section 7).
+
+mod order;
+mod refusal;
+mod repair;
+mod transfer;
+
+use anyhow::{ensure, Result};
+use mprdma_host::memory::{Memory, PageSize};
+use mprdma_host::verbs::{Mr, SendFlags, SendWr, Wc};
+use mprdma_sim::fabric::{Crossing, Node, Tap};
+use mprdma_sim::time::Ps;
+use mprdma_spec::descriptor::WcOpcode;
+use mprdma_spec::status::WcStatus;
+use mprdma_spec::wire::frame::Frame;
+use mprdma_tests::rig::{pattern, read_request, write_request, Pair, PairAttr, Rig, US};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What memory holds that nobody has written to.
+const UNTOUCHED: u8 = 0xee;
+/// Longest wait for completions.
+const LIMIT: Ps = 20_000 * US;
+
+/// Memory of a card, registered whole, with what it must hold.
+struct Area {
+    mr: Mr,
+    expected: Vec<u8>,
+}
+
+impl Area {
+    /// `bytes` bytes, `offset` bytes into a page, that look random; all the same without a seed.
+    fn new(rig: &Rig, card: usize, offset: usize, bytes: usize, seed: Option<u64>) -> Result<Area> {
+        let memory = Arc::new(Memory::allocate(offset + bytes, PageSize::Small)?);
+        let mr = rig.register(card, &memory, offset, bytes)?;
+        let expected = match seed {
+            Some(seed) => pattern(seed, bytes),
+            None => vec![UNTOUCHED; bytes],
+        };
+        mr.write(0, &expected)?;
+        Ok(Area { mr, expected })
+    }
+
+    fn bytes(&self, at: usize, length: usize) -> Result<Vec<u8>> {
+        let mut got = vec![0; length];
+        self.mr.read(at, &mut got)?;
+        Ok(got)
+    }
+
+    /// A READ of this side has brought `data`.
+    fn takes(&mut self, at: usize, data: &[u8]) {
+        self.expected[at..at + data.len()].copy_from_slice(data);
+    }
+
+    fn check(&self) -> Result<()> {
+        let got = self.bytes(0, self.expected.len())?;
+        let wrong = got.iter().zip(&self.expected).position(|(a, b)| a != b);
+        ensure!(wrong.is_none(), "memory differs from byte {wrong:?} on");
+        Ok(())
+    }
+}
+
+/// One queue pair on each of two cards, an area to read from on card 1 and one to read into on card 0.
+struct Bench {
+    rig: Rig,
+    pair: Pair,
+    here: Area,
+    there: Area,
+}
+
+impl Bench {
+    fn new(scenario: &str, seed: u64, attr: &PairAttr, bytes: usize) -> Result<Bench> {
+        println!("seed {seed}");
+        let rig = Rig::start(scenario, seed)?;
+        let pair = rig.pair(0, 1, attr)?;
+        let (here, there) = (
+            Area::new(&rig, 0, 3, bytes, None)?,
+            Area::new(&rig, 1, 5, bytes, Some(seed))?,
+        );
+        Ok(Bench {
+            rig,
+            pair,
+            here,
+            there,
+        })
+    }
+
+    /// A READ of `length` bytes at `from` of the area there to `to` of the area here.
+    fn read(&self, wr_id: u64, to: usize, from: usize, length: usize) -> SendWr {
+        at(
+            read_request(wr_id, &self.here.mr, &self.there.mr, length),
+            to,
+            from,
+        )
+    }
+
+    /// A WRITE of `length` bytes at `from` of the area here to `to` of the area there.
+    fn write(&self, wr_id: u64, from: usize, to: usize, length: usize) -> SendWr {
+        at(
+            write_request(wr_id, &self.here.mr, &self.there.mr, length),
+            from,
+            to,
+        )
+    }
+
+    /// Posts on card 0, and waits for as many completions.
+    fn done(&self, requests: &[SendWr]) -> Result<Vec<(u64, WcStatus)>> {
+        self.pair.tx.post_send(requests)?;
+        self.outcomes(requests.len())
+    }
+
+    fn outcomes(&self, count: usize) -> Result<Vec<(u64, WcStatus)>> {
+        let found = self.rig.completions(0, count, LIMIT)?;
+        Ok(found.iter().map(|wc| (wc.wr_id, wc.status)).collect())
+    }
+}
+
+/// `request` with its local and its remote address so many bytes further.
+fn at(request: SendWr, local: usize, remote: usize) -> SendWr {
+    SendWr {
+        addr: request.addr + local as u64,
+        remote_addr: request.remote_addr + remote as u64,
+        ..request
+    }
+}
+
+fn flagged(request: SendWr, change: impl FnOnce(&mut SendFlags)) -> SendWr {
+    let mut request = request;
+    change(&mut request.flags);
+    request
+}
+
+/// So many completions, in posting order, all good.
+fn good(count: u64) -> Vec<(u64, WcStatus)> {
+    (0..count).map(|i| (i, WcStatus::Success)).collect()
+}
+
+fn is_read(wc: &Wc) -> bool {
+    wc.opcode == Some(WcOpcode::RdmaRead)
+}
+
+/// Calls a closure for every good frame that a card sends, and loses those that it says; clones are the same.
+struct Eye<S> {
+    state: Arc<Mutex<S>>,
+    sent: fn(&mut S, usize, &Frame<'_>) -> bool,
+    delivered: fn(&mut S, usize, &Frame<'_>),
+}
+
+impl<S> Clone for Eye<S> {
+    fn clone(&self) -> Self {
+        Eye {
+            state: Arc::clone(&self.state),
+            ..*self
+        }
+    }
+}
+
+impl<S: Default + Send + 'static> Eye<S> {
+    /// Begins to look at what the cards of `rig` send.
+    fn open(rig: &Rig, sent: fn(&mut S, usize, &Frame<'_>) -> bool) -> Eye<S> {
+        Eye::open_both(rig, sent, |_, _, _| ())
+    }
+
+    /// And at what reaches them.
+    fn open_both(
+        rig: &Rig,
+        sent: fn(&mut S, usize, &Frame<'_>) -> bool,
+        delivered: fn(&mut S, usize, &Frame<'_>),
+    ) -> Eye<S> {
+        let eye = Eye {
+            state: Arc::default(),
+            sent,
+            delivered,
+        };
+        rig.sim.set_tap(Box::new(eye.clone()));
+        eye
+    }
+
+    fn state(&self) -> MutexGuard<'_, S> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Send> Tap for Eye<S> {
+    fn crossing(&mut self, crossing: &Crossing<'_>) -> bool {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match (crossing.from, Frame::parse(crossing.frame)) {
+            (Node::Card(card), Ok(frame)) => (self.sent)(&mut state, card, &frame),
+            _ => false,
+        }
+    }
+
+    fn delivered(&mut self, card: usize, frame: &[u8]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(frame) = Frame::parse(frame) {
+            (self.delivered)(&mut state, card, &frame);
+        }
+    }
+}
