@@ -107,7 +107,8 @@ impl Dma {
         self.post(Posted::Write { addr, bytes })
     }
 
-    /// When what is posted now begins to leave.
+    /// When everything posted so far is on the bus: what is posted now leaves then, and no read that is asked for later
+    /// overtakes it.
     pub(super) fn on_bus(&self, now: Ps) -> Ps {
         self.writes_done.max(now)
     }
@@ -132,11 +133,6 @@ impl Dma {
     /// How long a write of so many bytes takes on the bus.
     pub(super) fn bus_time(&self, addr: u64, bytes: u64) -> Ps {
         self.write_time(bytes, blocks(addr, bytes, WRITE_BLOCK))
-    }
-
-    /// When everything posted so far is on the bus: no read that is asked for later overtakes it.
-    pub(super) fn on_bus(&self) -> Ps {
-        self.writes_done
     }
 
     /// Makes everything visible whose time has come.

@@ -274,7 +274,7 @@ impl StandIn {
             self.complete_on(action.cqn, &completion);
         }
         if let Some(news) = action.reads {
-            self.schedule(self.dma.on_bus(), Event::ReadNews(news));
+            self.schedule(self.dma.on_bus(self.now), Event::ReadNews(news));
         }
         if action.marker {
             self.receive_marker();
