@@ -338,14 +338,12 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.ends.next = self.state.q.val().ended >> self.state.q.val().oldest;
         self.behind_request.next = self.news.q.val().aack - self.requests.read_data.val().psn;
         self.behind_end.next = self.news.q.val().aack - self.ends_at.read_data.val();
+        // What has arrived is before the PSN that is waited for, or after it.
         // A peer that asks for more than 16 at a time does not get ahead of itself.
         self.may_answer.next = self.waits.val().get_bit(0)
             & !self.state.q.val().due.get_bit(4)
-            & self.behind_request.val().any()
             & !self.behind_request.val().get_bit(23);
-        self.may_finish.next = self.ends.val().get_bit(0)
-            & self.behind_end.val().any()
-            & !self.behind_end.val().get_bit(23);
+        self.may_finish.next = self.ends.val().get_bit(0) & !self.behind_end.val().get_bit(23);
 
         comment!("outputs");
         self.gives.next.qpn = self.at.q.val();

@@ -146,7 +146,12 @@ impl Bench {
         qp_image::MTU.set(&mut image, rng.random_range(1..=5));
         qp_image::PKEY.set(&mut image, 0xffff - rng.random_range(0..3));
         qp_image::PD.set(&mut image, rng.random_range(0..3));
-        let rights = rng.random::<u8>() | if chance(rng, 90) { 6 } else { 0 };
+        let mut rights = rng.random::<u8>() | 6;
+        for right in [RIGHT_REMOTE_WRITE, RIGHT_REMOTE_READ] {
+            if chance(rng, 7) {
+                rights &= !(right as u8);
+            }
+        }
         qp_image::RIGHTS.set(&mut image, rights.into());
         if chance(rng, 70) {
             qp_image::RQ_PSN.set(
@@ -250,7 +255,10 @@ impl Bench {
         let rng = &mut self.rng;
         let mtu = 128_u64 << context.mtu;
         // WRITEs, then READ REQUEST 12, READ RESPONSE FIRST 13, MIDDLE 14, LAST 15, ONLY 16.
-        let operation = rng.random_range(6..=16_u64);
+        let operation = match rng.random_range(0..4) {
+            0 if !filling => 12,
+            _ => rng.random_range(6..=16_u64),
+        };
         let (request, response) = (operation == 12, operation > 12);
         let length = match operation {
             6 | 7 | 13 | 14 => mtu,
@@ -309,11 +317,12 @@ impl Bench {
         };
         if !filling && chance(rng, 4) {
             match rng.random_range(0..22) {
-                18 => event.mr.rights = bits(!RIGHT_REMOTE_READ & 0xff),
+                0 | 1 | 4 | 18 if request => event.mr.rights = bits(!RIGHT_REMOTE_READ & 0xff),
+                2 if request => event.mr.hit = false,
                 19 if request => event.dma_length = bits((mtu << 16) + 1),
                 20 if request => event.wsn = bits(16 << rng.random_range(0..20)),
                 21 if response => event.mr.hit = false,
-                19.. => {}
+                18.. => {}
                 0 => event.mr.hit = false,
                 1 => event.mr.rights = bits(!RIGHT_REMOTE_WRITE & 0xff),
                 2 => event.mr.pd = bits(rng.random_range(0..4)),

@@ -362,7 +362,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 let mtu = 128u64 << queue.mtu;
                 let respond = Respond {
                     qpn: id,
-                    life: ((queue.life + u64::from(stale) * 15) & 15).to_bits(),
+                    life: ((queue.life + u64::from(stale)) % 16).to_bits(),
                     slot: rng.random_range(0..16u64).to_bits(),
                     iova: rng.random_range(0..u64::MAX >> 1).to_bits(),
                     length: match rng.random_range(0..6) {
