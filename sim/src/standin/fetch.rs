@@ -364,7 +364,8 @@ impl StandIn {
     fn look_at_wqes(&mut self) {
         loop {
             let answers = self.answer_fits();
-            if self.tables.fetch.waits || !(answers || !self.tables.fetch.wqes.is_empty()) {
+            let idle = !answers && self.tables.fetch.wqes.is_empty();
+            if idle || self.tables.fetch.waits {
                 return;
             }
             let fetch = &mut self.tables.fetch;

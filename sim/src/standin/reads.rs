@@ -132,3 +132,33 @@ impl StandIn {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_stays_inside_its_read_and_ends_with_it() {
+        let mut book = ReadBook::default();
+        let (iova, length) = (0x1000, 5000);
+        book.open(3, Range { iova, length });
+        book.open(4, Range { iova, length: 0 });
+        for (what, slot, offset, bytes, last, hit) in [
+            ("the first packet", 3, 0, 1024, false, true),
+            ("the last packet", 3, 4096, 904, true, true),
+            ("a byte too many", 3, 4096, 905, true, false),
+            ("behind the end", 3, 5000, 1, false, false),
+            ("the last packet too early", 3, 3072, 1024, true, false),
+            ("nothing, of no bytes", 4, 0, 0, true, true),
+            ("something, of no bytes", 4, 0, 1, true, false),
+            ("a slot that is not open", 5, 0, 1, true, false),
+            ("a slot that there is not", 16 + 3, 0, 1024, false, false),
+        ] {
+            let answer = book.find(slot, offset, bytes, last);
+            assert_eq!(answer.hit, hit, "{what}");
+            assert!(!hit || answer.iova == iova + offset, "{what}");
+        }
+        book.restart_requester();
+        assert!(!book.find(3, 0, 1024, false).hit);
+    }
+}

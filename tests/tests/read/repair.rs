@@ -144,8 +144,8 @@ fn run(fault: &str, seed: u64) -> Result<Rig> {
         }
         qp.post_send(&requests)?;
     }
-    for card in 0..2 {
-        let found = rig.completions(card, COUNT - silent[card], 50_000 * US)?;
+    for (card, silent) in silent.into_iter().enumerate() {
+        let found = rig.completions(card, COUNT - silent, 50_000 * US)?;
         let mut last = None;
         for wc in found {
             ensure!(wc.status == WcStatus::Success, "{wc:?}");
