@@ -1,7 +1,4 @@
 //! RDMA READ, as an application sees it (protocol section 7).
-//!
-//! All of it runs on the model: the RTL has no READ yet. When it has, each test gets its `#[test]` beside the line in
-//! `on_model!`.
 
 mod order;
 mod refusal;

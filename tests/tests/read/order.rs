@@ -22,6 +22,7 @@ fn attr() -> PairAttr {
 }
 
 /// A READ of what the WRITE before it writes, again and again at the same place.
+#[test]
 fn section_7_a_read_behind_a_write_sees_its_data() -> Result<()> {
     const ROUNDS: usize = 20;
     const EACH: usize = 9000;
@@ -46,6 +47,7 @@ fn section_7_a_read_behind_a_write_sees_its_data() -> Result<()> {
 }
 
 /// A WRITE behind a READ is at the peer long before the READ is done, and its completion waits.
+#[test]
 fn section_7_a_write_behind_a_read_completes_after_it() -> Result<()> {
     const LONG: usize = 1 << 20;
     let bench = Bench::new("direct", 22, &attr(), LONG + 200)?;
@@ -80,6 +82,7 @@ fn section_7_a_write_behind_a_read_completes_after_it() -> Result<()> {
 }
 
 /// More WRITEs than may be open wait behind a READ, and the queue goes on when it is done.
+#[test]
 fn section_7_a_queue_of_writes_behind_a_read() -> Result<()> {
     const LONG: usize = 1 << 20;
     let attr = PairAttr {
@@ -105,6 +108,7 @@ fn forwarded(seed: u64, fence: bool) -> Result<bool> {
     Ok(bench.there.bytes(EACH, EACH)? == bench.there.expected[..EACH])
 }
 
+#[test]
 fn section_6_fence_a_write_carries_what_the_read_before_it_brought() -> Result<()> {
     for seed in 24..28 {
         assert!(forwarded(seed, true)?, "seed {seed}");
@@ -117,6 +121,7 @@ fn section_6_fence_a_write_carries_what_the_read_before_it_brought() -> Result<(
 }
 
 /// A fenced READ waits for the one before it, whatever fits between.
+#[test]
 fn section_6_fence_a_read_waits_for_the_read_before_it() -> Result<()> {
     const EACH: usize = 30_000;
     let bench = Bench::new("direct", 29, &attr(), 4 * EACH)?;
@@ -152,6 +157,7 @@ fn section_6_fence_a_read_waits_for_the_read_before_it() -> Result<()> {
 }
 
 /// SYNC is on the request, so it is refused while something before it is missing; the answer is no synchronised message.
+#[test]
 fn section_7_a_synchronised_read() -> Result<()> {
     const EACH: usize = 3000;
     const ROUNDS: usize = 40;

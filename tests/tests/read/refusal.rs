@@ -92,6 +92,7 @@ impl Bench {
     }
 }
 
+#[test]
 fn local_keys() -> Result<()> {
     for case in 0..5 {
         let bench = bench(40 + case)?;
@@ -128,6 +129,7 @@ fn local_keys() -> Result<()> {
     Ok(())
 }
 
+#[test]
 fn remote_keys_bounds_rights_and_domains() -> Result<()> {
     for case in 0..5 {
         let bench = bench(50 + case)?;
@@ -166,6 +168,7 @@ fn remote_keys_bounds_rights_and_domains() -> Result<()> {
 }
 
 /// The region may be read, but not by this queue pair; a READ of no bytes asks for nothing.
+#[test]
 fn a_queue_pair_that_does_not_let_read() -> Result<()> {
     let attr = PairAttr {
         access: Access::LOCAL_WRITE | Access::REMOTE_WRITE,
@@ -191,6 +194,7 @@ fn a_queue_pair_that_does_not_let_read() -> Result<()> {
 
 /// READs before the one that is refused have their requests acknowledged, but their answers may not come any more: the
 /// oldest gets the cause, and nothing completes as done whose bytes are not there.
+#[test]
 fn section_7_a_refusal_ends_the_answers_before_it() -> Result<()> {
     let bench = bench(61)?;
     let bad = SendWr {
@@ -229,6 +233,7 @@ fn long_reads(bench: &Bench) -> Vec<SendWr> {
     (0..32).map(|i| bench.read(i, 0, 0, SIZE)).collect()
 }
 
+#[test]
 fn the_reader_is_destroyed() -> Result<()> {
     let mut bench = bench(62)?;
     let spare = bench.rig.pair(0, 1, &PairAttr::default())?;
@@ -263,6 +268,7 @@ fn impatient() -> PairAttr {
 
 /// A READ whose request is acknowledged waits for an answer that never comes, with nothing under way that could time out:
 /// what is posted next finds out.
+#[test]
 fn section_7_the_reader_outlives_its_peer() -> Result<()> {
     let mut bench = Bench::new("direct", 63, &impatient(), SIZE)?;
     bench.pair.tx.post_send(&long_reads(&bench)[..8])?;
@@ -293,6 +299,7 @@ fn section_7_the_reader_outlives_its_peer() -> Result<()> {
 }
 
 /// The queue pair is moved to ERROR by software with READs open: each is flushed, once.
+#[test]
 fn a_queue_pair_is_stopped_with_reads_open() -> Result<()> {
     let bench = bench(64)?;
     bench.pair.tx.post_send(&long_reads(&bench))?;
@@ -311,6 +318,7 @@ fn a_queue_pair_is_stopped_with_reads_open() -> Result<()> {
 }
 
 /// The memory that is read goes away while it is: its owner's queue pair fails and says why.
+#[test]
 fn the_source_is_unmapped_under_load() -> Result<()> {
     let bench = bench(65)?;
     let doomed = Area::new(&bench.rig, 1, 0, 1 << 20, Some(66))?;
@@ -336,6 +344,7 @@ fn the_source_is_unmapped_under_load() -> Result<()> {
 }
 
 /// A peer that receives but may not send yet cannot answer: the request waits.
+#[test]
 fn section_7_a_read_waits_until_its_peer_may_send() -> Result<()> {
     println!("seed 67");
     let rig = Rig::start("direct", 67)?;

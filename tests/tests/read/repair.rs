@@ -23,6 +23,7 @@ const CASES: [(&str, &[u32], &[u32]); 4] = [
 
 /// The request of a READ is lost, and the first, a middle, the last and the only packet of its answer, and the ACKs of each
 /// and the retransmissions.
+#[test]
 fn section_7_every_kind_of_packet_lost_in_turn() -> Result<()> {
     println!("seed 70");
     let rig = Rig::start("small", 70)?;
@@ -168,6 +169,7 @@ fn run(fault: &str, seed: u64) -> Result<Rig> {
     Ok(rig)
 }
 
+#[test]
 fn loss() -> Result<()> {
     for (fault, seed) in [("loss = 0.01", 71), ("loss = 0.05", 73)] {
         let rig = run(fault, seed)?;
@@ -176,6 +178,7 @@ fn loss() -> Result<()> {
     Ok(())
 }
 
+#[test]
 fn duplication_and_reordering() -> Result<()> {
     let rig = run("duplicate = 0.1\nreorder = 0.2\nreorder_ns = 8000", 75)?;
     assert!(both(&rig, Counter::RxDuplicates)? > 0);
@@ -186,6 +189,7 @@ fn duplication_and_reordering() -> Result<()> {
 const MIXED: &str =
     "loss = 0.02\ncorrupt = 0.01\nduplicate = 0.03\nreorder = 0.1\nreorder_ns = 8000";
 
+#[test]
 fn everything_at_once() -> Result<()> {
     for seed in [77, 79, 81] {
         run(MIXED, seed)?;
@@ -194,6 +198,7 @@ fn everything_at_once() -> Result<()> {
 }
 
 /// Paths die for a while, all of them.
+#[test]
 fn a_blackout() -> Result<()> {
     let bench = Bench::new("demo", 83, &PairAttr::default(), 1 << 20)?;
     let reads: Vec<_> = (0..16)

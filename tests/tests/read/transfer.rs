@@ -11,6 +11,7 @@ use std::collections::HashSet;
 
 const MTUS: [u32; 3] = [256, 1024, 4096];
 
+#[test]
 fn sizes_mtus_and_odd_addresses() -> Result<()> {
     for (i, mtu) in MTUS.into_iter().enumerate() {
         let attr = PairAttr {
@@ -56,6 +57,7 @@ fn sizes_mtus_and_odd_addresses() -> Result<()> {
     Ok(())
 }
 
+#[test]
 fn ipv6_and_vlan() -> Result<()> {
     let attr = PairAttr {
         ipv6: true,
@@ -72,6 +74,7 @@ fn ipv6_and_vlan() -> Result<()> {
 }
 
 /// The PSNs of the requests wrap, and those of the answers.
+#[test]
 fn psn_wrap() -> Result<()> {
     for psn in [0xff_fffa, 0x55_5555 ^ 0xff_fffa] {
         let attr = PairAttr {
@@ -90,6 +93,7 @@ fn psn_wrap() -> Result<()> {
 }
 
 /// Each side has 64 READs of the other's memory posted, and WRITEs beside them.
+#[test]
 fn section_7_both_sides_read_from_each_other() -> Result<()> {
     const READS: usize = 64;
     const MOST: usize = 30_000;
@@ -146,6 +150,7 @@ struct Open {
     most: usize,
 }
 
+#[test]
 fn section_7_no_more_than_sixteen_are_open() -> Result<()> {
     let attr = PairAttr {
         mtu: 1024,
@@ -179,6 +184,7 @@ fn section_7_no_more_than_sixteen_are_open() -> Result<()> {
     Ok(())
 }
 
+#[test]
 fn unsignaled() -> Result<()> {
     let bench = Bench::new("demo", 8, &PairAttr::default(), 40_000)?;
     let reads: Vec<_> = (0..8)
@@ -197,6 +203,7 @@ fn unsignaled() -> Result<()> {
 }
 
 /// One queue pair keeps the link as full with READs as with WRITEs.
+#[test]
 fn large_reads_fill_the_link() -> Result<()> {
     const EACH: usize = 1 << 20;
     let bench = Bench::new("demo", 9, &PairAttr::default(), 16 * EACH)?;
