@@ -192,7 +192,12 @@ fn two_thousand_random_fault_scenarios() -> Result<()> {
     play(Plan::new, wanted()?.unwrap_or(1..2001), Some(RESULT))
 }
 
-/// With READs in place of some WRITEs. The RTL has none yet.
+/// With READs in place of some WRITEs.
+#[test]
+fn twenty_random_fault_scenarios_with_reads() -> Result<()> {
+    play(Plan::reading, 1..21, None)
+}
+
 #[test]
 fn forty_random_fault_scenarios_with_reads_on_the_model() -> Result<()> {
     on(Engine::Model, || play(Plan::reading, 1..41, None))
