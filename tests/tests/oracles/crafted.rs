@@ -1,7 +1,4 @@
 //! Frames that no card sends yet, or ever should, in `scripts/wireshark/mprdma.lua`.
-//!
-//! The packets of a READ are among them until the RTL sends them; the model does already. Then they belong in `traffic.rs`
-//! and `kinds.rs`, as every other kind that the RTL has.
 
 use crate::capture;
 use crate::lua::{dissect_with_script, same};

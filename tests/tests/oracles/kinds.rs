@@ -23,6 +23,19 @@ const PACKETS: &[(&str, Test)] = &[
     ("write_only_with_immediate", |f| {
         f.bth.opcode == opcode::MP_WRITE_ONLY_IMM
     }),
+    ("read_request", |f| f.bth.opcode == opcode::MP_READ_REQUEST),
+    ("read_response_first", |f| {
+        f.bth.opcode == opcode::MP_READ_RESPONSE_FIRST
+    }),
+    ("read_response_middle", |f| {
+        f.bth.opcode == opcode::MP_READ_RESPONSE_MIDDLE
+    }),
+    ("read_response_last", |f| {
+        f.bth.opcode == opcode::MP_READ_RESPONSE_LAST
+    }),
+    ("read_response_only", |f| {
+        f.bth.opcode == opcode::MP_READ_RESPONSE_ONLY
+    }),
     ("ack", |f| answers(f, Syndrome::ACK, 0) && map(f).is_none()),
     ("ack_with_sack_map", |f| {
         answers(f, Syndrome::ACK, 0) && map(f).is_some()
@@ -54,6 +67,9 @@ const PROPERTIES: &[(&str, Test)] = &[
     }),
     ("zero_length", |f| {
         f.bth.opcode == opcode::MP_WRITE_ONLY && payload(f) == Some(0)
+    }),
+    ("zero_length_read", |f| {
+        f.bth.opcode == opcode::MP_READ_RESPONSE_ONLY && f.body.split().1.is_empty()
     }),
     ("zero_length_with_immediate", |f| {
         f.bth.opcode == opcode::MP_WRITE_ONLY_IMM && payload(f) == Some(0)

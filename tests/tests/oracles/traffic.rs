@@ -6,7 +6,7 @@ use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::Psn;
 use mprdma_tests::lose::{Lose, Loss};
-use mprdma_tests::rig::{pattern, write_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::rig::{pattern, read_request, write_request, Pair, PairAttr, Rig, US};
 
 /// Two paths. One doubles packets in both directions, and short queues mark CE. Nothing is lost by chance: an error NAK
 /// is sent only once, and without it the sender would run into timeouts.
@@ -127,7 +127,10 @@ impl<'a> Flow<'a> {
     fn post(&mut self, requests: &[SendWr]) -> Result<()> {
         for request in requests {
             let packets = request.length.div_ceil(self.sent.attr.mtu.into());
-            self.sent.packets += packets.max(1) as u32;
+            self.sent.packets += match request.opcode {
+                WrOpcode::RdmaRead => 1,
+                _ => packets.max(1) as u32,
+            };
         }
         Ok(self.pair.tx.post_send(requests)?)
     }
@@ -144,6 +147,18 @@ impl<'a> Flow<'a> {
         self.post(&[self.request(bytes)])?;
         self.done(1, WcStatus::Success)
             .with_context(|| format!("{bytes} bytes"))
+    }
+
+    /// Reads the start of the target back.
+    fn read(&mut self, bytes: usize) -> Result<()> {
+        self.source.write(0, &vec![0; bytes])?;
+        let request = read_request(1, &self.source, &self.target, bytes);
+        self.post(&[request])?;
+        self.done(1, WcStatus::Success)?;
+        let mut found = vec![0; bytes];
+        self.source.read(0, &mut found)?;
+        ensure!(found == self.data[..bytes], "{bytes} bytes read differ");
+        Ok(())
     }
 
     /// The start of the target is as the source.
@@ -179,7 +194,7 @@ impl<'a> Flow<'a> {
         self.done(1, WcStatus::Success)
     }
 
-    /// A lost packet, WRITEs of every length and with immediate, then a key that was never given out.
+    /// A lost packet, WRITEs of every length and with immediate, READs, then a key that was never given out.
     fn ordinary(&mut self) -> Result<()> {
         let mtu = self.sent.attr.mtu as usize;
         self.lose_next();
@@ -187,6 +202,9 @@ impl<'a> Flow<'a> {
         self.arrived(self.data.len())?;
         for bytes in [1, 0] {
             self.write(bytes)?;
+        }
+        for bytes in [self.data.len(), 1, 0] {
+            self.read(bytes)?;
         }
         for (bytes, late) in [(0, true), (3 * mtu + 2, false), (mtu, false)] {
             self.with_immediate(bytes, late)

@@ -5,6 +5,7 @@
 use crate::tool::tool;
 use crate::traffic::{Sent, TAG};
 use anyhow::{ensure, Context, Result};
+use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::frame::{locate, Address, Frame};
 use mprdma_spec::wire::{bth, icrc, udp, Psn};
 use std::collections::BTreeMap;
@@ -223,6 +224,8 @@ pub fn as_sent(sent: &[Sent], rows: &[Row]) -> Result<()> {
         for row in rows.iter().filter(|row| {
             number(&row["infiniband.bth.destqp"]) == Some(u64::from(*qpn))
                 && row["eth.src"] == "02:00:00:00:00:01"
+                // ACKs of what READs bring have PSNs of the other side.
+                && number(&row["infiniband.bth.opcode"]) != Some(opcode::MP_ACK.into())
         }) {
             let got = (
                 row["eth.dst"].as_str(),
