@@ -255,9 +255,10 @@ impl Bench {
         let rng = &mut self.rng;
         let mtu = 128_u64 << context.mtu;
         // WRITEs, then READ REQUEST 12, READ RESPONSE FIRST 13, MIDDLE 14, LAST 15, ONLY 16.
-        let operation = match rng.random_range(0..4) {
+        let operation = match rng.random_range(0..8) {
             0 if !filling => 12,
-            _ => rng.random_range(6..=16_u64),
+            0..6 => rng.random_range(6..=11_u64),
+            _ => rng.random_range(12..=16),
         };
         let (request, response) = (operation == 12, operation > 12);
         let length = match operation {
@@ -274,7 +275,8 @@ impl Bench {
         let wsn = match rng.random_range(0..10) {
             _ if request || response => rng.random_range(0..16),
             0..7 => context.due_wsn + rng.random_range(0..4),
-            7 | 8 => context.due_wsn + rng.random_range(0..36),
+            7 => context.due_wsn + rng.random_range(30..35),
+            8 => context.due_wsn + rng.random_range(0..36),
             _ => u32::from(context.rq_producer.wrapping_add(rng.random_range(0..3))),
         };
         let mut event = RxEvent {
