@@ -321,7 +321,7 @@ impl Bench {
             match rng.random_range(0..22) {
                 0 | 1 | 4 | 18 if request => event.mr.rights = bits(!RIGHT_REMOTE_READ & 0xff),
                 2 if request => event.mr.hit = false,
-                19 if request => event.dma_length = bits((mtu << 16) + 1),
+                14..=16 | 19 if request => event.dma_length = bits((mtu << 16) + 1),
                 20 if request => event.wsn = bits(16 << rng.random_range(0..20)),
                 21 if response => event.mr.hit = false,
                 18.. => {}
