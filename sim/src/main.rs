@@ -70,7 +70,7 @@ struct Up {
     /// Seed of faults, paths and latencies.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads that step cards; 0 for one per card, as far as there are processors.
+    /// Threads that step cards; 0 for one per card, as far as there are processors, and for one if they are the model.
     #[arg(long, default_value_t = 0)]
     threads: usize,
     /// Records the waveforms of a window of simulated time, in ns, into DIR/cardN.fst (needs a build with the feature

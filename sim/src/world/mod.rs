@@ -35,7 +35,8 @@ pub struct Options {
     pub engine: Engine,
     /// Seed of everything random.
     pub seed: u64,
-    /// Threads that step cards; 0 means one per card, but no more than the machine has processors.
+    /// Threads that step cards; 0 means one per card, but no more than the machine has processors, and one for the model:
+    /// to hand a window to another thread takes longer than its few events.
     pub threads: usize,
     /// Directory for captures; none without it.
     pub pcap: Option<PathBuf>,
@@ -87,7 +88,13 @@ impl World {
         }
         let new = |i: usize| (i, fabric.card_rate(i), Arc::clone(&hosts[i]));
         let mut all: Vec<Box<dyn Card>> = vec![];
-        match cores.into() {
+        let cores = cores.into();
+        let threads = match (options.threads, &cores) {
+            (0, Cores::Clocked(_)) => std::thread::available_parallelism().map_or(1, usize::from),
+            (0, Cores::Model) => 1,
+            (wanted, _) => wanted,
+        };
+        match cores {
             Cores::Clocked(cores) => {
                 assert_eq!(cores.len(), count, "one core per card of the scenario");
                 for (i, core) in cores.into_iter().enumerate() {
@@ -111,7 +118,7 @@ impl World {
             name: scenario.name.clone(),
             seed: options.seed,
             window: fabric.lookahead(),
-            pool: Pool::new(&cards, threads(options.threads, count)),
+            pool: Pool::new(&cards, threads.clamp(1, count)),
             fabric,
             cards,
             hosts,
@@ -224,12 +231,6 @@ impl World {
             }
         }
     }
-}
-
-fn threads(wanted: usize, cards: usize) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = if wanted == 0 { processors } else { wanted };
-    threads.clamp(1, cards)
 }
 
 /// Locks a card. After a panic of its thread the world stops anyway, so the poison says nothing new.
