@@ -352,6 +352,26 @@ fn everything() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
 }
 
+/// How many of the work requests 0, 1, … are done when a failure ends their queue: those before it succeeded in order, the
+/// first that did not has `cause`, all behind it are flushed.
+///
+/// # Panics
+/// When it was otherwise.
+#[must_use]
+pub fn cut_short_by(cause: WcStatus, found: &[Wc]) -> usize {
+    let succeeded = |wc: &&Wc| wc.status == WcStatus::Success;
+    let done = found.iter().take_while(succeeded).count();
+    for (i, wc) in found.iter().enumerate() {
+        let expected = match i.cmp(&done) {
+            std::cmp::Ordering::Less => WcStatus::Success,
+            std::cmp::Ordering::Equal => cause,
+            std::cmp::Ordering::Greater => WcStatus::WorkRequestFlushed,
+        };
+        assert_eq!((wc.wr_id, wc.status), (i as u64, expected));
+    }
+    done
+}
+
 /// A signalled WRITE of the first `length` bytes of `source` to the start of `target`.
 #[must_use]
 pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> SendWr {

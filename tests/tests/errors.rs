@@ -12,7 +12,9 @@ use mprdma_spec::command::QpState;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::status::WcStatus;
-use mprdma_tests::rig::{count, pattern, write_request, Pair, PairAttr, Rig, Side, US};
+use mprdma_tests::rig::{
+    count, cut_short_by, pattern, write_request, Pair, PairAttr, Rig, Side, US,
+};
 use std::sync::Arc;
 
 const SIZE: usize = 64 << 10;
@@ -352,20 +354,9 @@ fn the_peer_destroys_its_queue_pair() -> Result<()> {
     let Pair { tx, rx, .. } = std::mem::replace(&mut bench.pair, spare);
     drop(rx);
     let found = bench.rig.completions(0, 32, 3_000 * US)?;
-    let done = found
-        .iter()
-        .take_while(|wc| wc.status == WcStatus::Success)
-        .count();
+    let done = cut_short_by(WcStatus::RetryExceeded, &found);
     println!("{done} of 32 done before");
     assert!(done < 32);
-    for (i, wc) in found.iter().enumerate() {
-        let expected = match i.cmp(&done) {
-            std::cmp::Ordering::Less => WcStatus::Success,
-            std::cmp::Ordering::Equal => WcStatus::RetryExceeded,
-            std::cmp::Ordering::Greater => WcStatus::WorkRequestFlushed,
-        };
-        assert_eq!((wc.wr_id, wc.status), (i as u64, expected));
-    }
     assert!(count(&bench.rig.sides[1].context, Counter::RxDropNoQp)? > 0);
     drop(tx);
     bench.goes_on()

@@ -317,6 +317,12 @@ mod tests {
     /// Writes of a bind or unbind: none needs more.
     const WRITES: usize = 4;
 
+    fn assert_binds(machine: &Machine, when: &str) {
+        bind(&machine.system, CARD).expect(when);
+        let now = machine.system.driver(CARD);
+        assert_eq!(now.as_deref(), Some(VFIO_PCI), "{when}");
+    }
+
     #[test]
     fn a_bind_that_is_killed_anywhere_can_be_done_again_and_undone() {
         for (driver, choice) in FOUND {
@@ -327,9 +333,7 @@ mod tests {
                 let _ = bind(&machine.system, CARD);
                 machine.obey();
                 if again {
-                    bind(&machine.system, CARD).expect(&when);
-                    let now = machine.system.driver(CARD);
-                    assert_eq!(now.as_deref(), Some(VFIO_PCI), "{when}");
+                    assert_binds(&machine, &when);
                 }
                 unbind(&machine.system, CARD).expect(&when);
                 assert_restored(&machine, driver, choice, &when);
@@ -352,9 +356,7 @@ mod tests {
                 }
                 machine.obey();
                 if again {
-                    bind(&machine.system, CARD).expect(&when);
-                    let now = machine.system.driver(CARD);
-                    assert_eq!(now.as_deref(), Some(VFIO_PCI), "{when}");
+                    assert_binds(&machine, &when);
                 }
                 unbind(&machine.system, CARD).expect(&when);
                 assert_restored(&machine, driver, choice, &when);
