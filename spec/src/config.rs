@@ -38,11 +38,14 @@ pub const SIM_L64: Config = Config {
 pub const MESSAGE_RING_LOG2: usize = 6;
 /// log2 of the receive completions that may wait out of order per queue pair (protocol section 3).
 pub const RECEIVE_WINDOW_LOG2: usize = 5;
-/// log2 of the READs that a queue pair may have open, in each direction (protocol section 7).
+/// log2 of the READs and ATOMICs that a queue pair may have open, in each direction (protocol section 7).
 pub const READ_SLOTS_LOG2: usize = 4;
 /// Of the message ring's entries, how many are kept for the answers to the peer's READs: so that two sides that read from
 /// each other cannot wait for each other's rings.
 pub const RESPONSE_ENTRIES: usize = 1 << READ_SLOTS_LOG2;
+/// log2 of the core cycles after which the next queue pair's open READs are looked at: with 1,024 queue pairs each is
+/// every 1.05 ms (protocol section 7 rule 8).
+pub const KEEPALIVE_CYCLES_LOG2: usize = 8;
 /// Core clock in MHz.
 pub const CLOCK_MHZ: u32 = 250;
 /// Core cycles in one tick of the protocol clock: 16 cycles of 4 ns are the 64 ns of MPETH's stamp.

@@ -12,6 +12,25 @@ pub enum WrOpcode {
     RdmaWriteWithImm = 1,
     /// RDMA READ: [`sq_wqe::RADDR`] of the peer to [`sq_wqe::LADDR`] here.
     RdmaRead = 2,
+    /// ATOMIC compare and swap of the 8 bytes at [`sq_wqe::RADDR`]; what they held goes to [`sq_wqe::LADDR`].
+    AtomicCmpAndSwp = 3,
+    /// ATOMIC fetch and add, likewise.
+    AtomicFetchAndAdd = 4,
+}
+
+impl WrOpcode {
+    /// An ATOMIC.
+    #[must_use]
+    pub const fn is_atomic(self) -> bool {
+        matches!(self, Self::AtomicCmpAndSwp | Self::AtomicFetchAndAdd)
+    }
+
+    /// A READ or an ATOMIC: the peer answers with data, FENCE waits for it, and it takes one of the 16 slots
+    /// (protocol section 7).
+    #[must_use]
+    pub const fn is_answered(self) -> bool {
+        matches!(self, Self::RdmaRead) || self.is_atomic()
+    }
 }
 
 /// [`sq_wqe::FLAGS`] bit: a CQE is wanted on success (errors always make one).
@@ -31,9 +50,11 @@ layout! {
         IMM @ 32 + 32 = "Immediate data, first byte on the wire in the lowest bits.",
         RADDR @ 64 + 64 = "Remote address.",
         RKEY @ 128 + 32 = "Remote key.",
-        LENGTH @ 160 + 32 = "Bytes, 0 to 2^31.",
+        LENGTH @ 160 + 32 = "Bytes, 0 to 2^31; of an ATOMIC 8.",
         LADDR @ 192 + 64 = "Local address, inside the region of LKEY.",
         LKEY @ 256 + 32 = "Local key.",
+        SWAP_ADD @ 320 + 64 = "ATOMIC: the value to swap in, or to add.",
+        COMPARE @ 384 + 64 = "ATOMIC compare and swap: the value to compare with.",
     }
 }
 
@@ -72,6 +93,10 @@ pub enum WcOpcode {
     RdmaWrite = 0,
     /// An RDMA READ of this side.
     RdmaRead = 2,
+    /// An ATOMIC compare and swap of this side.
+    CompSwap = 3,
+    /// An ATOMIC fetch and add of this side.
+    FetchAdd = 4,
     /// A receive WQE taken by the peer's RDMA WRITE with immediate.
     RecvRdmaWithImm = 0x81,
 }

@@ -57,6 +57,8 @@ pub const MAX_MESSAGE: u64 = 1 << 31;
 /// log2 of the packets that the answer to a READ may have: MPETH's offset, by which they are placed, does not count further
 /// (protocol section 7). That is 2^28 bytes at MTU 4096, 2^24 at MTU 256.
 pub const READ_PACKETS_LOG2: u32 = 16;
+/// Bytes that an ATOMIC works on, at an address that is a multiple of them (IBA 9.4.5).
+pub const ATOMIC_BYTES: usize = 8;
 /// Path MTUs in bytes, indexed by IBA code minus one.
 pub const MTUS: [u32; 5] = [256, 512, 1024, 2048, 4096];
 

@@ -10,7 +10,7 @@ use mprdma_spec::csr;
 use mprdma_spec::descriptor::{
     rq_wqe, sq_wqe, WrOpcode, WQE_FENCE, WQE_SIGNALED, WQE_SOLICITED, WQE_SYNC,
 };
-use mprdma_spec::params::{max_read, MAX_MESSAGE};
+use mprdma_spec::params::{max_read, ATOMIC_BYTES, MAX_MESSAGE};
 
 use super::attr::{InitAttr, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendWr};
 use super::context::{lock, Context, Kind};
@@ -290,6 +290,7 @@ impl Qp {
             let max = match request.opcode {
                 WrOpcode::RdmaRead => max_read(mtu).unwrap_or(MAX_MESSAGE),
                 WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => MAX_MESSAGE,
+                WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => ATOMIC_BYTES as u64,
             };
             if request.length > max {
                 let bytes = request.length;

@@ -48,11 +48,15 @@ pub struct Launch {
     pub rkey: Bits<32>,
     pub length: Bits<32>,
     pub imm: Bits<32>,
-    /// Receive WQE that the message takes at the peer, when it takes one; slot of a READ or of the answer to one.
+    /// ATOMIC: the value to swap in or to add, or, in the answer to one, what the memory held; the value to compare with.
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
+    /// Receive WQE that the message takes at the peer, when it takes one; slot of a READ or ATOMIC or of the answer to one.
     pub wsn: Bits<24>,
     /// IBA code of the path MTU.
     pub mtu: Bits<3>,
-    /// The answer to a READ of the peer: no WQE, no completion.
+    /// No WQE, no completion: the answer to a READ or ATOMIC of the peer (`opcode` says which), or, with the opcode of a
+    /// WRITE, an empty WRITE that asks whether the peer is still there.
     pub response: bool,
 }
 
@@ -190,6 +194,9 @@ pub struct PacketCmd {
     /// RETH DMA length.
     pub dma_length: Bits<32>,
     pub imm: Bits<32>,
+    /// AtomicETH's operands; AtomicAckETH's value is in `swap_add`.
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
     pub marker: bool,
 }
 
@@ -228,8 +235,12 @@ pub struct RxMeta {
     pub stamp: Bits<16>,
     pub raddr: Bits<64>,
     pub rkey: Bits<32>,
+    /// Of an ATOMIC request 8.
     pub dma_length: Bits<32>,
     pub imm: Bits<32>,
+    /// AtomicETH's operands; AtomicAckETH's value is in `swap_add`.
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
     pub syndrome: Bits<8>,
     pub aack: Bits<24>,
     pub vp_echo: Bits<16>,
@@ -261,7 +272,7 @@ pub struct MrAnswer {
     pub iova: Bits<64>,
 }
 
-/// Question to the READ book: where do the bytes of a READ RESPONSE packet go?
+/// Question to the READ book: where do the bytes of a READ RESPONSE packet, or the value of an ATOMIC ACK, go?
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct ReadQuery {
     pub qpn: Bits<16>,
@@ -269,9 +280,12 @@ pub struct ReadQuery {
     pub wsn: Bits<24>,
     /// MPETH offset.
     pub offset: Bits<16>,
+    /// Of an ATOMIC ACK 8.
     pub length: Bits<13>,
     /// MPETH Tail.
     pub tail: bool,
+    /// An ATOMIC ACK; it does not fit the slot of a READ, nor the other way round.
+    pub atomic: bool,
 }
 
 /// A step of a queue pair's receive half that READs wait for. All that was placed before it is in host memory.
@@ -280,27 +294,69 @@ pub struct ReadEvent {
     pub qpn: Bits<16>,
     /// Every PSN before it has arrived.
     pub aack: Bits<24>,
-    /// A READ REQUEST was accepted: PSN, slot, and what it asks for.
+    /// A READ REQUEST or ATOMIC was accepted: PSN, slot, and what it asks for.
     pub request: bool,
-    /// The last packet of a READ RESPONSE was accepted: PSN and slot.
+    /// The last packet of a READ RESPONSE, or an ATOMIC ACK, was accepted: PSN and slot.
     pub tail: bool,
     pub psn: Bits<24>,
     pub slot: Bits<4>,
     pub iova: Bits<64>,
     pub length: Bits<32>,
+    /// The request is an ATOMIC: compare and swap with `swap`, else fetch and add.
+    pub atomic: bool,
+    pub swap: bool,
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
     /// Nothing to do: tells that everything before is done.
     pub marker: bool,
 }
 
-/// A READ of the peer to answer now.
+/// A READ of the peer to answer now, or an ATOMIC of the peer that has been executed.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Respond {
     pub qpn: Bits<16>,
     /// Life of the queue pair in which the peer asked: each CREATE_QP begins one.
     pub life: Bits<4>,
     pub slot: Bits<4>,
+    /// Where the data of a READ are; of an ATOMIC, what the memory held.
     pub iova: Bits<64>,
     pub length: Bits<32>,
+    pub atomic: bool,
+}
+
+/// What became of a [`Respond`].
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct Responded {
+    pub qpn: Bits<16>,
+    pub life: Bits<4>,
+    /// It was launched, or its queue pair has no use for it; if not, it is to be asked again.
+    pub taken: bool,
+}
+
+/// An ATOMIC of the peer to execute now.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct AtomicOp {
+    pub qpn: Bits<16>,
+    pub life: Bits<4>,
+    pub slot: Bits<4>,
+    /// Where the 8 bytes are.
+    pub iova: Bits<64>,
+    /// Compare and swap; if not, fetch and add.
+    pub swap: bool,
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
+}
+
+/// An ATOMIC that has been executed: its new value is on the bus.
+#[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
+pub struct AtomicResult {
+    pub qpn: Bits<16>,
+    pub life: Bits<4>,
+    pub slot: Bits<4>,
+    /// What the memory held before.
+    pub original: Bits<64>,
+    /// The memory could not be read, and nothing was written.
+    pub failed: bool,
 }
 
 /// An arriving request packet, for the receiver engine.
@@ -324,6 +380,11 @@ pub struct RxEvent {
     pub header: Bits<7>,
     pub stored: bool,
     pub mr: MrAnswer,
+    /// As in `RxMeta`.
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
+    /// An ATOMIC request whose address is not a multiple of 8.
+    pub misaligned: bool,
 }
 
 /// What becomes of one arriving packet; carried out in order by the placement block.
@@ -347,10 +408,16 @@ pub struct RxAction {
     pub imm: Bits<32>,
     /// Bytes of the message, or those that a READ REQUEST asks for, from `iova` on.
     pub byte_len: Bits<32>,
-    /// A READ REQUEST, of PSN `ack.sack`.
+    /// A READ REQUEST or ATOMIC, of PSN `ack.sack`.
     pub request: bool,
-    /// The last packet of a READ RESPONSE, of PSN `ack.sack`.
+    /// The last packet of a READ RESPONSE, or an ATOMIC ACK, of PSN `ack.sack`.
     pub read_tail: bool,
+    /// An ATOMIC request, compare and swap with `swap`; or, with `place`, an ATOMIC ACK: `swap_add` goes to memory, in the
+    /// host's byte order, and no frame is stored.
+    pub atomic: bool,
+    pub swap: bool,
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
     /// `ack.aack` moved: READs that wait for it may go on.
     pub advances: bool,
     /// Completions that are due now, from `due_wsn` on, to CQ `cqn`.
