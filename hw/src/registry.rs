@@ -171,13 +171,18 @@ pub fn blocks() -> Vec<BlockInfo> {
         ),
         fixed!(
             "dma_read",
-            "reads of host memory for two clients",
+            "reads of host memory for three clients",
             dma::DmaRead::default()
         ),
         fixed!(
             "dma_write",
-            "writes of host memory for three clients, and interrupts",
+            "writes of host memory for four clients, and interrupts",
             dma::DmaWrite::default()
+        ),
+        fixed!(
+            "atomic_unit",
+            "executes ATOMICs of the peers",
+            nic::atomic_unit::AtomicUnit::default()
         ),
         fixed!(
             "moderator",
@@ -190,7 +195,7 @@ pub fn blocks() -> Vec<BlockInfo> {
             |config| bitmap_slots in [64, 128], L => nic::rx_parse::RxParse::<10>::new(L)),
         sized!("telemetry", "counts per queue pair and per virtual path",
             |config| qp_log2 in [10], QPW => nic::telemetry::Telemetry::<QPW>::default()),
-        sized!("read_book", "open READs of both directions",
+        sized!("read_book", "open READs and ATOMICs of both directions",
             |config| qp_log2 in [10], QPW => nic::read_book::ReadBook::<QPW, { QPW + 1 }, { QPW + 4 }>::default()),
         sized!("place", "received payloads, ACKs and completions, in order",
             |config| qp_log2 in [10], QPW => nic::place::Place::<QPW, { QPW + 5 }>::default()),
@@ -257,6 +262,9 @@ pub fn records() -> Vec<TypeDescriptor> {
         types::ReadQuery,
         types::ReadEvent,
         types::Respond,
+        types::Responded,
+        types::AtomicOp,
+        types::AtomicResult,
         types::RxEvent,
         types::RxAction,
         types::Completion,

@@ -55,4 +55,5 @@ counters! {
     MessagesCompleted = "Send work requests completed with success.",
     InterruptsRaised = "MSI-X interrupts sent to the host.",
     InterruptsHeld = "Causes of an interrupt that came inside the moderation interval of their vector and waited for its end.",
+    AtomicsExecuted = "ATOMICs of the peers executed, compare and swaps that found another value included.",
 }

@@ -1,7 +1,7 @@
 //! DMA reads: split, tag, put back in order, align.
 
 use super::board::TagBoard;
-use crate::leaf::{Arbiter2, Beat, Ram, RamStyle, Realign, Skid, SyncFifo};
+use crate::leaf::{Arbiter3, Beat, Ram, RamStyle, Realign, Skid, SyncFifo};
 use crate::nic::types::DmaReadReq;
 use crate::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::prelude::*;
 struct Ask {
     iova: Bits<64>,
     length: Bits<13>,
-    client: bool,
+    client: Bits<2>,
 }
 
 /// A read on the PCIe side.
@@ -24,7 +24,7 @@ struct SubRequest {
 /// What the reader knows about the tag at hand.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 struct TagInfo {
-    client: bool,
+    client: Bits<2>,
     /// This is the first tag of a request.
     first: bool,
     /// This is the last tag of a request.
@@ -44,12 +44,12 @@ struct Chunk {
     last: bool,
     first: bool,
     skip: Bits<6>,
-    client: bool,
+    client: Bits<2>,
     err: bool,
 }
 
 block! {
-    /// Reads host memory for two clients.
+    /// Reads host memory for three clients.
     ///
     /// - Client i asks with `req{i}` (`length` 1 to 4096 bytes, any address) and gets `data{i}`: the bytes packed from
     ///   byte 0, in the order of its requests. `data{i}_err`, valid with the last beat, says that some byte could not be
@@ -60,7 +60,7 @@ block! {
     ///   8:6, in any order; it cannot be stalled. `err` closes its tag, with whatever chunks came before.
     /// - After a reset, completions of reads made before it must not arrive any more.
     /// - Requests are served in the order of arbitration, round robin: a client that does not take its data in the end
-    ///   holds up the other one.
+    ///   holds up the others.
     /// - Latency without the memory: 5 cycles from `req` to `m_rd_req`, 11 cycles from the last completion awaited to
     ///   `data`. Initiation interval: one chunk per cycle; a request that does not begin at a 64-byte boundary takes at
     ///   most one cycle more than it touches chunks. A request takes at least 2 cycles.
@@ -72,8 +72,11 @@ block! {
             req0_valid: bool,
             req1: DmaReadReq,
             req1_valid: bool,
+            req2: DmaReadReq,
+            req2_valid: bool,
             data0_ready: bool,
             data1_ready: bool,
+            data2_ready: bool,
             m_rd_req_ready: bool,
             s_rd_cpl_valid: bool,
             s_rd_cpl_tag: Bits<8>,
@@ -84,12 +87,16 @@ block! {
         out {
             req0_ready: bool,
             req1_ready: bool,
+            req2_ready: bool,
             data0: Beat,
             data0_valid: bool,
             data0_err: bool,
             data1: Beat,
             data1_valid: bool,
             data1_err: bool,
+            data2: Beat,
+            data2_valid: bool,
+            data2_err: bool,
             m_rd_req_addr: Bits<64>,
             m_rd_req_length: Bits<13>,
             m_rd_req_tag: Bits<8>,
@@ -113,8 +120,9 @@ block! {
             free: bool,
             head_next: Bits<6>,
             in_flight_next: Bits<7>,
-            to_one: bool,
             deliver: bool,
+            wanted: bool,
+            handed: bool,
         }
         reg {
             split: bool,
@@ -133,7 +141,7 @@ block! {
         pipe {
             addr: Bits<64>,
             left: Bits<13>,
-            client: bool,
+            client: Bits<2>,
             chunk: Bits<3>,
             failed: bool,
             chunk_1: Chunk,
@@ -152,14 +160,15 @@ block! {
         sub {
             asks0: SyncFifo<DmaReadReq, 4>,
             asks1: SyncFifo<DmaReadReq, 4>,
-            arbiter: Arbiter2<Ask>,
+            asks2: SyncFifo<DmaReadReq, 2>,
+            arbiter: Arbiter3<Ask>,
             requests: Skid<SubRequest>,
             infos: SyncFifo<TagInfo, 7>,
             board: TagBoard,
             buffer: Ram<Bits<512>, 9> = Ram::new(RamStyle::Block, true),
             realign: Realign,
             // The client of each request in the aligner, and whether it failed.
-            clients: SyncFifo<bool, 5>,
+            clients: SyncFifo<Bits<2>, 5>,
             errors: SyncFifo<bool, 5>,
         }
     }
@@ -174,11 +183,12 @@ impl Logic for DmaRead {
             cpl_tag, cpl_chunk, cpl_data
         );
         clock!(
-            self, clock, asks0, asks1, arbiter, requests, infos, board, buffer, realign, clients,
-            errors
+            self, clock, asks0, asks1, asks2, arbiter, requests, infos, board, buffer, realign,
+            clients, errors
         );
         self.asks0.reset.next = self.reset.val();
         self.asks1.reset.next = self.reset.val();
+        self.asks2.reset.next = self.reset.val();
         self.arbiter.reset.next = self.reset.val();
         self.requests.reset.next = self.reset.val();
         self.infos.reset.next = self.reset.val();
@@ -194,16 +204,24 @@ impl Logic for DmaRead {
         self.asks1.in_data.next = self.req1.val();
         self.asks1.in_valid.next = self.req1_valid.val();
         self.req1_ready.next = self.asks1.in_ready.val();
+        self.asks2.in_data.next = self.req2.val();
+        self.asks2.in_valid.next = self.req2_valid.val();
+        self.req2_ready.next = self.asks2.in_ready.val();
         self.arbiter.in_data[0].next.iova = self.asks0.out_data.val().iova;
         self.arbiter.in_data[0].next.length = self.asks0.out_data.val().length;
-        self.arbiter.in_data[0].next.client = false;
+        self.arbiter.in_data[0].next.client = 0.into();
         self.arbiter.in_valid[0].next = self.asks0.out_valid.val();
         self.asks0.out_ready.next = self.arbiter.in_ready[0].val();
         self.arbiter.in_data[1].next.iova = self.asks1.out_data.val().iova;
         self.arbiter.in_data[1].next.length = self.asks1.out_data.val().length;
-        self.arbiter.in_data[1].next.client = true;
+        self.arbiter.in_data[1].next.client = 1.into();
         self.arbiter.in_valid[1].next = self.asks1.out_valid.val();
         self.asks1.out_ready.next = self.arbiter.in_ready[1].val();
+        self.arbiter.in_data[2].next.iova = self.asks2.out_data.val().iova;
+        self.arbiter.in_data[2].next.length = self.asks2.out_data.val().length;
+        self.arbiter.in_data[2].next.client = 2.into();
+        self.arbiter.in_valid[2].next = self.asks2.out_valid.val();
+        self.asks2.out_ready.next = self.arbiter.in_ready[2].val();
 
         comment!("splitter: one part per cycle, up to the end of its 512-byte block");
         self.offset.next = self.addr.q.val().get_bits::<9>(0);
@@ -334,33 +352,37 @@ impl Logic for DmaRead {
             self.valid_2.q.val() & self.realign.in_ready.val() & self.chunk_2.q.val().last;
 
         comment!("to the client");
-        self.to_one.next = self.clients.out_data.val();
         self.deliver.next = self.realign.out_valid.val() & self.clients.out_valid.val();
         self.data0.next.data = self.realign.out_beat.val().data;
         self.data0.next.nbytes = self.realign.out_beat.val().nbytes;
         self.data0.next.last = self.realign.out_beat.val().last;
-        self.data0_valid.next = self.deliver.val() & !self.to_one.val();
+        self.data0_valid.next = self.deliver.val() & !self.clients.out_data.val().any();
         self.data0_err.next = self.errors.out_valid.val() & self.errors.out_data.val();
         self.data1.next.data = self.realign.out_beat.val().data;
         self.data1.next.nbytes = self.realign.out_beat.val().nbytes;
         self.data1.next.last = self.realign.out_beat.val().last;
-        self.data1_valid.next = self.deliver.val() & self.to_one.val();
+        self.data1_valid.next = self.deliver.val() & self.clients.out_data.val().get_bit(0);
         self.data1_err.next = self.errors.out_valid.val() & self.errors.out_data.val();
-        if self.to_one.val() {
-            self.realign.out_ready.next = self.data1_ready.val() & self.clients.out_valid.val();
-            self.clients.out_ready.next =
-                self.deliver.val() & self.data1_ready.val() & self.realign.out_beat.val().last;
-            self.errors.out_ready.next =
-                self.deliver.val() & self.data1_ready.val() & self.realign.out_beat.val().last;
-        } else {
-            self.realign.out_ready.next = self.data0_ready.val() & self.clients.out_valid.val();
-            self.clients.out_ready.next =
-                self.deliver.val() & self.data0_ready.val() & self.realign.out_beat.val().last;
-            self.errors.out_ready.next =
-                self.deliver.val() & self.data0_ready.val() & self.realign.out_beat.val().last;
+        self.data2.next.data = self.realign.out_beat.val().data;
+        self.data2.next.nbytes = self.realign.out_beat.val().nbytes;
+        self.data2.next.last = self.realign.out_beat.val().last;
+        self.data2_valid.next = self.deliver.val() & self.clients.out_data.val().get_bit(1);
+        self.data2_err.next = self.errors.out_valid.val() & self.errors.out_data.val();
+        self.wanted.next = self.data0_ready.val();
+        if self.clients.out_data.val().get_bit(0) {
+            self.wanted.next = self.data1_ready.val();
         }
+        if self.clients.out_data.val().get_bit(1) {
+            self.wanted.next = self.data2_ready.val();
+        }
+        self.realign.out_ready.next = self.wanted.val() & self.clients.out_valid.val();
+        self.handed.next =
+            self.deliver.val() & self.wanted.val() & self.realign.out_beat.val().last;
+        self.clients.out_ready.next = self.handed.val();
+        self.errors.out_ready.next = self.handed.val();
         self.busy.next = self.asks0.count.val().any()
             | self.asks1.count.val().any()
+            | self.asks2.count.val().any()
             | self.arbiter.out_valid.val()
             | self.split.q.val()
             | self.in_flight.q.val().any()

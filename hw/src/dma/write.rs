@@ -1,7 +1,7 @@
 //! DMA writes: align to addresses, split, keep order with interrupts.
 
 use super::lane_mask::LaneMask;
-use crate::leaf::{Arbiter2, Arbiter3, Beat, Realign, Skid, SyncFifo};
+use crate::leaf::{Arbiter2, Arbiter4, Beat, Realign, Skid, SyncFifo};
 use crate::nic::types::DmaWriteReq;
 use crate::prelude::*;
 
@@ -115,7 +115,7 @@ mod gate {
 use gate::IrqGate;
 
 block! {
-    /// Writes host memory for three clients, and sends interrupts behind their writes.
+    /// Writes host memory for four clients, and sends interrupts behind their writes.
     ///
     /// - Client i gives a message `req{i}` and, on `data{i}`, one packed packet: its bytes from `skip` on go to `iova`,
     ///   `length` of them (1 to 4096); the rest of the packet is thrown away. The packet has at least `skip + length`
@@ -124,7 +124,7 @@ block! {
     ///   `sop` to `eop` is one write, which does not cross a 256-byte boundary (the smallest maximum payload in use).
     /// - `irq1`, `irq2`: interrupt vectors of clients 1 and 2; one leaves on `m_irq` after the client's messages accepted
     ///   before it (or in the same cycle) have left on `m_wr`.
-    /// - `written0`: a message of client 0 has left.
+    /// - `written0`, `written3`: a message of client 0, of client 3, has left.
     /// - Messages leave in the order of arbitration (round robin), so a client's messages stay in order.
     /// - Latency: 10 cycles from `req` and `data` to `m_wr`. Initiation interval: one input beat per cycle; a message takes
     ///   at most one cycle more than its packet has beats.
@@ -144,6 +144,10 @@ block! {
             req2_valid: bool,
             data2: Beat,
             data2_valid: bool,
+            req3: DmaWriteReq,
+            req3_valid: bool,
+            data3: Beat,
+            data3_valid: bool,
             irq1: Bits<8>,
             irq1_valid: bool,
             irq2: Bits<8>,
@@ -158,6 +162,8 @@ block! {
             data1_ready: bool,
             req2_ready: bool,
             data2_ready: bool,
+            req3_ready: bool,
+            data3_ready: bool,
             irq1_ready: bool,
             irq2_ready: bool,
             m_wr_addr: Bits<64>,
@@ -169,6 +175,7 @@ block! {
             m_irq_vector: Bits<8>,
             m_irq_valid: bool,
             written0: bool,
+            written3: bool,
             busy: bool,
         }
         local {
@@ -206,10 +213,12 @@ block! {
             messages0: SyncFifo<Message, 4>,
             messages1: SyncFifo<Message, 4>,
             messages2: SyncFifo<Message, 4>,
+            messages3: SyncFifo<Message, 2>,
             beats0: SyncFifo<Beat, 4>,
             beats1: SyncFifo<Beat, 4>,
             beats2: SyncFifo<Beat, 4>,
-            arbiter: Arbiter3<Message>,
+            beats3: SyncFifo<Beat, 2>,
+            arbiter: Arbiter4<Message>,
             realign: Realign,
             targets: SyncFifo<Target, 5>,
             mask: LaneMask,
@@ -226,15 +235,17 @@ impl Logic for DmaWrite {
     fn update(&mut self) {
         dff_setup!(self, clock, begun, draining, going, open, left, next_chunk);
         clock!(
-            self, clock, messages0, messages1, messages2, beats0, beats1, beats2, arbiter, realign,
-            targets, chunks, gate1, gate2, irqs
+            self, clock, messages0, messages1, messages2, messages3, beats0, beats1, beats2,
+            beats3, arbiter, realign, targets, chunks, gate1, gate2, irqs
         );
         self.messages0.reset.next = self.reset.val();
         self.messages1.reset.next = self.reset.val();
         self.messages2.reset.next = self.reset.val();
+        self.messages3.reset.next = self.reset.val();
         self.beats0.reset.next = self.reset.val();
         self.beats1.reset.next = self.reset.val();
         self.beats2.reset.next = self.reset.val();
+        self.beats3.reset.next = self.reset.val();
         self.arbiter.reset.next = self.reset.val();
         self.realign.reset.next = self.reset.val();
         self.targets.reset.next = self.reset.val();
@@ -274,6 +285,16 @@ impl Logic for DmaWrite {
         self.beats2.in_data.next = self.data2.val();
         self.beats2.in_valid.next = self.data2_valid.val();
         self.data2_ready.next = self.beats2.in_ready.val();
+        self.messages3.in_data.next.iova = self.req3.val().iova;
+        self.messages3.in_data.next.skip = self.req3.val().skip;
+        self.messages3.in_data.next.upto =
+            self.req3.val().length + bit_cast::<13, 7>(self.req3.val().skip);
+        self.messages3.in_data.next.client = 3.into();
+        self.messages3.in_valid.next = self.req3_valid.val();
+        self.req3_ready.next = self.messages3.in_ready.val();
+        self.beats3.in_data.next = self.data3.val();
+        self.beats3.in_valid.next = self.data3_valid.val();
+        self.data3_ready.next = self.beats3.in_ready.val();
         self.arbiter.in_data[0].next = self.messages0.out_data.val();
         self.arbiter.in_valid[0].next = self.messages0.out_valid.val();
         self.messages0.out_ready.next = self.arbiter.in_ready[0].val();
@@ -283,6 +304,9 @@ impl Logic for DmaWrite {
         self.arbiter.in_data[2].next = self.messages2.out_data.val();
         self.arbiter.in_valid[2].next = self.messages2.out_valid.val();
         self.messages2.out_ready.next = self.arbiter.in_ready[2].val();
+        self.arbiter.in_data[3].next = self.messages3.out_data.val();
+        self.arbiter.in_valid[3].next = self.messages3.out_valid.val();
+        self.messages3.out_ready.next = self.arbiter.in_ready[3].val();
 
         comment!(
             "the message at hand: its bytes go to the aligner, cut after the last one to write"
@@ -292,6 +316,7 @@ impl Logic for DmaWrite {
         self.beats0.out_ready.next = false;
         self.beats1.out_ready.next = false;
         self.beats2.out_ready.next = false;
+        self.beats3.out_ready.next = false;
         self.beat.next = self.beats0.out_data.val();
         self.beat_valid.next = self.beats0.out_valid.val();
         if self.client.val().get_bit(0) {
@@ -301,6 +326,10 @@ impl Logic for DmaWrite {
         if self.client.val().get_bit(1) {
             self.beat.next = self.beats2.out_data.val();
             self.beat_valid.next = self.beats2.out_valid.val();
+            if self.client.val().get_bit(0) {
+                self.beat.next = self.beats3.out_data.val();
+                self.beat_valid.next = self.beats3.out_valid.val();
+            }
         }
         self.left_now.next = self.message.val().upto;
         if self.begun.q.val() {
@@ -333,7 +362,11 @@ impl Logic for DmaWrite {
         }
         self.arbiter.out_ready.next = self.take.val() & self.beat.val().last;
         if self.client.val().get_bit(1) {
-            self.beats2.out_ready.next = self.take.val();
+            if self.client.val().get_bit(0) {
+                self.beats3.out_ready.next = self.take.val();
+            } else {
+                self.beats2.out_ready.next = self.take.val();
+            }
         } else {
             if self.client.val().get_bit(0) {
                 self.beats1.out_ready.next = self.take.val();
@@ -386,12 +419,15 @@ impl Logic for DmaWrite {
             self.chunks.out_valid.val() & self.m_wr_ready.val() & self.chunks.out_data.val().last;
         self.gate1.message.next = self.req1_valid.val() & self.messages1.in_ready.val();
         self.written0.next = self.written.val() & !self.from.val().any();
-        self.gate1.written.next = self.written.val() & self.from.val().get_bit(0);
+        self.written3.next = self.written.val() & self.from.val().all();
+        self.gate1.written.next =
+            self.written.val() & self.from.val().get_bit(0) & !self.from.val().get_bit(1);
         self.gate1.irq.next = self.irq1.val();
         self.gate1.irq_valid.next = self.irq1_valid.val();
         self.irq1_ready.next = self.gate1.irq_ready.val();
         self.gate2.message.next = self.req2_valid.val() & self.messages2.in_ready.val();
-        self.gate2.written.next = self.written.val() & self.from.val().get_bit(1);
+        self.gate2.written.next =
+            self.written.val() & self.from.val().get_bit(1) & !self.from.val().get_bit(0);
         self.gate2.irq.next = self.irq2.val();
         self.gate2.irq_valid.next = self.irq2_valid.val();
         self.irq2_ready.next = self.gate2.irq_ready.val();
@@ -415,6 +451,7 @@ impl Logic for DmaWrite {
         self.busy.next = self.messages0.count.val().any()
             | self.messages1.count.val().any()
             | self.messages2.count.val().any()
+            | self.messages3.count.val().any()
             | self.arbiter.out_valid.val()
             | self.open.q.val().any()
             | self.gate1.busy.val()

@@ -1,5 +1,6 @@
 //! The core: every block, wired.
 
+use super::atomic_unit::AtomicUnit;
 use super::control::counters::Events;
 use super::control::Registers;
 use super::cq_writer::CqWriter;
@@ -19,7 +20,7 @@ use super::tx_build::TxBuild;
 use super::tx_complete::TxComplete;
 use super::types::QpError;
 use crate::dma::{DmaRead, DmaWrite};
-use crate::leaf::Arbiter3;
+use crate::leaf::Arbiter4;
 use crate::prelude::*;
 use mprdma_spec::config::{self, Config};
 
@@ -92,6 +93,8 @@ block! {
         }
         reg {
             hold: Bit = true,
+            // An ATOMIC's failed read that came together with another one.
+            failed_too: Bit,
             is_ready: Bit,
             is_busy: Bit,
         }
@@ -110,11 +113,12 @@ block! {
             receiver: ReceiverEngine<QPW, L> = ReceiverEngine::default(),
             place: Place<QPW, TW> = Place::default(),
             read_book: ReadBook<QPW, LISTW, SLOTW> = ReadBook::default(),
+            atomic_unit: AtomicUnit = AtomicUnit::default(),
             cq_writer: CqWriter<CQW> = CqWriter::default(),
             eq_writer: EqWriter = EqWriter::default(),
             dma_write: DmaWrite = DmaWrite::default(),
             moderator: Moderator = Moderator::default(),
-            errors: Arbiter3<QpError> = Arbiter3::default(),
+            errors: Arbiter4<QpError> = Arbiter4::default(),
             telemetry: Telemetry<QPW> = Telemetry::default(),
         }
     }
@@ -177,7 +181,7 @@ impl<
 {
     #[hdl_gen]
     fn update(&mut self) {
-        dff_setup!(self, clock, hold, is_ready, is_busy);
+        dff_setup!(self, clock, hold, failed_too, is_ready, is_busy);
         clock!(self, clock, registers, errors);
         clock!(
             self,
@@ -195,6 +199,7 @@ impl<
             receiver,
             place,
             read_book,
+            atomic_unit,
             cq_writer,
             eq_writer,
             dma_write,
@@ -217,6 +222,7 @@ impl<
         self.receiver.reset.next = self.hold.q.val();
         self.place.reset.next = self.hold.q.val();
         self.read_book.reset.next = self.hold.q.val();
+        self.atomic_unit.reset.next = self.hold.q.val();
         self.cq_writer.reset.next = self.hold.q.val();
         self.eq_writer.reset.next = self.hold.q.val();
         self.dma_write.reset.next = self.hold.q.val();
@@ -306,6 +312,7 @@ impl<
             | self.receiver.busy.val()
             | self.place.busy.val()
             | self.read_book.busy.val()
+            | self.atomic_unit.busy.val()
             | self.cq_writer.busy.val()
             | self.eq_writer.busy.val()
             | self.dma_write.busy.val()
@@ -364,6 +371,9 @@ impl<
         self.sq_fetch.respond.next = self.read_book.respond.val();
         self.sq_fetch.respond_valid.next = self.read_book.respond_valid.val();
         self.read_book.respond_ready.next = self.sq_fetch.respond_ready.val();
+        self.read_book.responded.next = self.sq_fetch.responded.val();
+        self.read_book.responded_valid.next = self.sq_fetch.responded_valid.val();
+        self.sq_fetch.responded_ready.next = self.read_book.responded_ready.val();
         self.sq_fetch.read_done.next = self.read_book.done.val();
         self.sq_fetch.read_done_valid.next =
             self.read_book.done_valid.val() & self.tx_complete.read_done_ready.val();
@@ -441,6 +451,29 @@ impl<
         self.cq_writer.receive_valid.next = self.place.completion_valid.val();
         self.place.completion_ready.next = self.cq_writer.receive_ready.val();
 
+        comment!("ATOMICs");
+        self.atomic_unit.op.next = self.read_book.execute.val();
+        self.atomic_unit.op_valid.next = self.read_book.execute_valid.val();
+        self.read_book.execute_ready.next = self.atomic_unit.op_ready.val();
+        self.read_book.result.next = self.atomic_unit.result.val();
+        self.read_book.result_valid.next = self.atomic_unit.result_valid.val();
+        self.atomic_unit.result_ready.next = self.read_book.result_ready.val();
+        self.read_book.atomics_busy.next = self.atomic_unit.busy.val();
+        self.dma_read.req2.next = self.atomic_unit.read_req.val();
+        self.dma_read.req2_valid.next = self.atomic_unit.read_req_valid.val();
+        self.atomic_unit.read_req_ready.next = self.dma_read.req2_ready.val();
+        self.atomic_unit.read.next = self.dma_read.data2.val();
+        self.atomic_unit.read_valid.next = self.dma_read.data2_valid.val();
+        self.atomic_unit.read_err.next = self.dma_read.data2_err.val();
+        self.dma_read.data2_ready.next = self.atomic_unit.read_ready.val();
+        self.dma_write.req3.next = self.atomic_unit.request.val();
+        self.dma_write.req3_valid.next = self.atomic_unit.request_valid.val();
+        self.atomic_unit.request_ready.next = self.dma_write.req3_ready.val();
+        self.dma_write.data3.next = self.atomic_unit.data.val();
+        self.dma_write.data3_valid.next = self.atomic_unit.data_valid.val();
+        self.atomic_unit.data_ready.next = self.dma_write.data3_ready.val();
+        self.atomic_unit.written.next = self.dma_write.written3.val();
+
         comment!("to host memory");
         self.dma_write.req0.next = self.place.request.val();
         self.dma_write.req0_valid.next = self.place.request_valid.val();
@@ -498,6 +531,9 @@ impl<
         self.errors.in_data[2].next = self.tx_build.error.val();
         self.errors.in_valid[2].next = self.tx_build.error_valid.val();
         self.tx_build.error_ready.next = self.errors.in_ready[2].val();
+        self.errors.in_data[3].next = self.atomic_unit.error.val();
+        self.errors.in_valid[3].next = self.atomic_unit.error_valid.val();
+        self.atomic_unit.error_ready.next = self.errors.in_ready[3].val();
         self.sender.error.next = self.errors.out_data.val();
         self.sender.error_valid.next = self.errors.out_valid.val();
         self.errors.out_ready.next = self.sender.error_ready.val();
@@ -598,10 +634,16 @@ impl<
         self.events.next.recoveries = self.sender.cnt_recoveries.val();
         self.events.next.cqes_written = self.cq_writer.cnt_written.val();
         self.events.next.cq_overflows = self.cq_writer.cnt_overflow.val();
-        self.events.next.dma_read_errors = self.tx_build.cnt_dma_read_errors.val();
+        // ATOMICs fail one at a time, cycles apart, so one that waits is enough.
+        self.failed_too.d.next = self.tx_build.cnt_dma_read_errors.val()
+            & (self.atomic_unit.cnt_failed.val() | self.failed_too.q.val());
+        self.events.next.dma_read_errors = self.tx_build.cnt_dma_read_errors.val()
+            | self.atomic_unit.cnt_failed.val()
+            | self.failed_too.q.val();
         self.events.next.messages_completed = self.tx_complete.cnt_completed.val();
         self.events.next.interrupts_raised = self.moderator.cnt_raised.val();
         self.events.next.interrupts_held = self.moderator.cnt_held.val();
+        self.events.next.atomics_executed = self.atomic_unit.cnt_executed.val();
         self.registers.events.next = self.events.val();
     }
 }

@@ -1,4 +1,5 @@
 //! The blocks of the NIC core, one file or folder each.
+pub mod atomic_unit;
 pub mod control;
 pub mod core;
 pub mod cq_writer;

@@ -1,22 +1,29 @@
-//! Keeps the open READs of both directions: those of this side until their data has come, those of the peer until they
-//! may be answered.
+//! Keeps the open READs and ATOMICs of both directions: those of this side until their data has come, those of the peer
+//! until they are answered.
 
 use super::segment::MaskField;
-use super::types::{CfgReq, Launch, MrAnswer, QpMark, ReadEvent, ReadQuery, Respond};
+use super::types::{
+    AtomicOp, AtomicResult, CfgReq, Launch, MrAnswer, QpMark, ReadEvent, ReadQuery, Respond,
+    Responded,
+};
 use crate::leaf::{Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, MASK_RECEIVER, MASK_SENDER};
 use mprdma_spec::config::READ_SLOTS_LOG2;
 use mprdma_spec::descriptor::WrOpcode;
+use mprdma_spec::params::ATOMIC_BYTES;
 
-/// The READs of one queue pair. A set has one bit per slot; slots are used in turn.
+/// The READs and ATOMICs of one queue pair. A set has one bit per slot; slots are used in turn.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct ReadState {
     pub valid: bool,
-    /// The queue pair is in the list of those whose peer waits for an answer.
+    /// The queue pair is in the list of those whose peer waits for an answer, or is `given`.
     pub listed: bool,
+    /// The next answer is with the send queue, or its ATOMIC is being executed; and a command has ended it meanwhile.
+    pub given: bool,
+    pub stale: bool,
     pub life: Bits<4>,
-    /// Own READs: the oldest, and those that are open, and those whose last packet has come ahead of something else.
+    /// Own ones: the oldest, and those that are open, and those whose last packet has come ahead of something else.
     pub oldest: Bits<4>,
     pub open: Bits<16>,
     pub ended: Bits<16>,
@@ -26,20 +33,27 @@ pub struct ReadState {
     pub waiting: Bits<16>,
 }
 
-/// Where the data of an open READ go.
+/// Where the data of an open READ or ATOMIC go.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct OpenRead {
     pub iova: Bits<64>,
     pub length: Bits<32>,
     pub mtu: Bits<3>,
+    pub atomic: bool,
 }
 
-/// A READ of the peer.
+/// A READ or ATOMIC of the peer.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct AskedRead {
     pub psn: Bits<24>,
+    /// Where it reads; of an ATOMIC that is `executed`, what the memory held.
     pub iova: Bits<64>,
     pub length: Bits<32>,
+    pub atomic: bool,
+    pub executed: bool,
+    pub swap: bool,
+    pub swap_add: Bits<64>,
+    pub compare: Bits<64>,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
@@ -59,22 +73,28 @@ enum Job {
     Command,
     Event,
     Answer,
+    Result,
+    Returned,
 }
 
 block! {
-    /// - In: `launch` (a READ that can be sent opens its slot; others are ignored); `arrival` of the placement block, in
-    ///   order; `query` of the classifier; the configuration bus (CREATE_QP, DESTROY_QP, and MODIFY_QP with
+    /// - In: `launch` (a READ or ATOMIC that can be sent opens its slot; others are ignored); `arrival` of the placement
+    ///   block, in order; `query` of the classifier; `responded`, what became of a `respond`; `result`, of an `execute`;
+    ///   `atomics_busy`, an ATOMIC is being executed; the configuration bus (CREATE_QP, DESTROY_QP, and MODIFY_QP with
     ///   `MASK_SENDER` or `MASK_RECEIVER`).
-    /// - Out: `respond`, the peer's READs in the order of their PSNs, each when every PSN before it has arrived; `done`,
-    ///   one per own READ, in the order of their launch, when all of its data and everything before has arrived;
-    ///   `answer`, in the order of the questions: a hit needs an open slot and bytes inside the READ, and the packet
-    ///   flagged Tail, and no other, reaches its end; `rx_marker`, a pulse when all before a marker is done;
-    ///   `cfg_done`, `init_done`, `busy`.
+    /// - Out: `execute` and `respond`, the peer's ATOMICs and READs in the order of their PSNs, each when every PSN before
+    ///   it has arrived and the one before it is answered: an ATOMIC is executed once, then answered; `done`, one per own
+    ///   READ or ATOMIC, in the order of their launch, when all of its data and everything before has arrived;
+    ///   `answer`, in the order of the questions: a hit needs an open slot of the same kind and bytes inside it, and the
+    ///   packet flagged Tail, and no other, reaches its end; `rx_marker`, a pulse when all before a marker is done and no
+    ///   ATOMIC is being executed; `cfg_done`, `init_done`, `busy`.
     /// - Latency: 7 cycles from `query` to `answer`, one per cycle, up to 8 inside at a time. A launch takes 2 cycles, an
-    ///   event 2, or 4 when the queue pair has something to wait for and 2 more for each READ that moves; an answer 4.
+    ///   event 2, or 4 when the queue pair has something to wait for and 2 more for each READ that moves; an answer 4, and
+    ///   2 when it is returned.
     ///
     /// `arrival` never waits for `respond`: what may be answered stays in its slot, and the queue pair in a list, each once.
-    /// So a full ring of messages at the send side cannot stop the receive side, whose ACKs empty that ring.
+    /// So a full ring of messages at the send side cannot stop the receive side, whose ACKs empty that ring. Of a queue pair
+    /// one answer is out at a time, and one that was not taken is given again: so none holds up another queue pair's.
     ///
     /// `LISTW` is `QPW` + 1: the list holds every queue pair. `SLOTW` is `QPW` + 4: 16 READs per queue pair and direction.
     pub struct ReadBook[const QPW: usize, const LISTW: usize, const SLOTW: usize][QPW, LISTW, SLOTW] {
@@ -91,6 +111,12 @@ block! {
             query_valid: Bit,
             answer_ready: Bit,
             respond_ready: Bit,
+            responded: Responded,
+            responded_valid: Bit,
+            execute_ready: Bit,
+            result: AtomicResult,
+            result_valid: Bit,
+            atomics_busy: Bit,
             done_ready: Bit,
         }
         out {
@@ -101,6 +127,10 @@ block! {
             answer_valid: Bit,
             respond: Respond,
             respond_valid: Bit,
+            responded_ready: Bit,
+            execute: AtomicOp,
+            execute_valid: Bit,
+            result_ready: Bit,
             done: QpMark,
             done_valid: Bit,
             rx_marker: Bit,
@@ -112,7 +142,7 @@ block! {
             number: Bits<16>,
             loaded: ReadState,
             next: ReadState,
-            is_read: Bit,
+            opens: Bit,
             slot: Bits<4>,
             own_bit: Bits<16>,
             opened: OpenRead,
@@ -132,7 +162,13 @@ block! {
             may_finish: Bit,
             lists: Bit,
             serve_list: Bit,
+            may_give: Bit,
+            may_mark: Bit,
+            marked: Bit,
             gives: Respond,
+            executes: AtomicOp,
+            stores: Bit,
+            relists: Bit,
             finishes: QpMark,
             place: Bits<20>,
             request_place: Bits<20>,
@@ -165,6 +201,8 @@ block! {
             at: Bits<16>,
             item: Launch,
             news: ReadEvent,
+            outcome: AtomicResult,
+            fate: Responded,
             state: ReadState,
             query_1: ReadQuery,
             query_2: ReadQuery,
@@ -183,6 +221,8 @@ block! {
             mask_sender: Bits<8> = bits(MASK_SENDER),
             mask_receiver: Bits<8> = bits(MASK_RECEIVER),
             op_read: Bits<8> = bits(WrOpcode::RdmaRead as u64),
+            op_last: Bits<8> = bits(WrOpcode::AtomicFetchAndAdd as u64),
+            atomic_bytes: Bits<32> = bits(ATOMIC_BYTES as u64),
             slot_bits: Bits<3> = bits(READ_SLOTS_LOG2 as u64),
             most: Bits<5> = bits(8),
             one_16: Bits<16> = bits(1),
@@ -197,12 +237,15 @@ block! {
             slots_open: Ram<Bits<16>, QPW> = Ram::new(RamStyle::Distributed, false),
             reads: Ram<OpenRead, SLOTW> = Ram::new(RamStyle::Block, false),
             ends_at: Ram<Bits<24>, SLOTW> = Ram::new(RamStyle::Block, false),
-            requests: Ram<AskedRead, SLOTW> = Ram::new(RamStyle::Block, false),
+            requests: Ram<AskedRead, SLOTW> = Ram::new(RamStyle::Ultra, false),
             // Every queue pair at most once.
             list: SyncFifo<Bits<16>, LISTW> = SyncFifo::deep(),
             launches: SyncFifo<Launch, 2> = SyncFifo::shallow(),
             events: SyncFifo<ReadEvent, 3> = SyncFifo::shallow(),
             responds: SyncFifo<Respond, 2> = SyncFifo::shallow(),
+            returns: SyncFifo<Responded, 2> = SyncFifo::shallow(),
+            executions: SyncFifo<AtomicOp, 2> = SyncFifo::shallow(),
+            results: SyncFifo<AtomicResult, 2> = SyncFifo::shallow(),
             dones: SyncFifo<QpMark, 4> = SyncFifo::shallow(),
             questions: SyncFifo<ReadQuery, 3> = SyncFifo::shallow(),
             answers: SyncFifo<MrAnswer, 4> = SyncFifo::shallow(),
@@ -245,6 +288,8 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
             at,
             item,
             news,
+            outcome,
+            fate,
             state,
             query_1,
             query_2,
@@ -258,19 +303,24 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         );
         clock!(
             self, clock, states, slots_open, reads, ends_at, requests, list, launches, events,
-            responds, dones, questions, answers
+            responds, returns, executions, results, dones, questions, answers
         );
         self.list.reset.next = self.reset.val();
         self.launches.reset.next = self.reset.val();
         self.events.reset.next = self.reset.val();
         self.responds.reset.next = self.reset.val();
+        self.returns.reset.next = self.reset.val();
+        self.executions.reset.next = self.reset.val();
+        self.results.reset.next = self.reset.val();
         self.dones.reset.next = self.reset.val();
         self.questions.reset.next = self.reset.val();
         self.answers.reset.next = self.reset.val();
-        self.is_read.next =
-            (self.launch.val().opcode == self.op_read.val()) & self.launch.val().packets.any();
+        self.opens.next = (self.launch.val().opcode >= self.op_read.val())
+            & (self.launch.val().opcode <= self.op_last.val())
+            & !self.launch.val().response
+            & self.launch.val().packets.any();
         self.launches.in_data.next = self.launch.val();
-        self.launches.in_valid.next = self.launch_valid.val() & self.is_read.val();
+        self.launches.in_valid.next = self.launch_valid.val() & self.opens.val();
         self.launch_ready.next = self.launches.in_ready.val();
         self.events.in_data.next = self.arrival.val();
         self.events.in_valid.next = self.arrival_valid.val();
@@ -278,6 +328,15 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.respond.next = self.responds.out_data.val();
         self.respond_valid.next = self.responds.out_valid.val();
         self.responds.out_ready.next = self.respond_ready.val();
+        self.returns.in_data.next = self.responded.val();
+        self.returns.in_valid.next = self.responded_valid.val();
+        self.responded_ready.next = self.returns.in_ready.val();
+        self.execute.next = self.executions.out_data.val();
+        self.execute_valid.next = self.executions.out_valid.val();
+        self.executions.out_ready.next = self.execute_ready.val();
+        self.results.in_data.next = self.result.val();
+        self.results.in_valid.next = self.result_valid.val();
+        self.result_ready.next = self.results.in_ready.val();
         self.done.next = self.dones.out_data.val();
         self.done_valid.next = self.dones.out_valid.val();
         self.dones.out_ready.next = self.done_ready.val();
@@ -286,6 +345,9 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.launches.out_ready.next = false;
         self.events.out_ready.next = false;
         self.responds.in_valid.next = false;
+        self.executions.in_valid.next = false;
+        self.returns.out_ready.next = false;
+        self.results.out_ready.next = false;
         self.dones.in_valid.next = false;
         self.number.next = self.at.q.val();
         self.loaded.next = self.states.read_data.val();
@@ -299,7 +361,17 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.cfg_answered.d.next = false;
         self.marker.d.next = false;
         self.lists.next = false;
+        self.relists.next = false;
+        self.stores.next = false;
         self.serve_list.next = false;
+        self.may_mark.next = !self.atomics_busy.val()
+            & !self.executions.count.val().any()
+            & !self.results.count.val().any();
+        self.marked.next = self.events.out_valid.val() & self.events.out_data.val().marker;
+        // No ATOMIC begins before a marker that waits for the last one.
+        self.may_give.next = self.responds.in_ready.val()
+            & self.executions.in_ready.val()
+            & (!self.marked.val() | self.may_mark.val());
 
         comment!("configuration");
         self.fields.image.next = self.cfg.val().image;
@@ -326,9 +398,23 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.opened.next.iova = self.item.q.val().iova;
         self.opened.next.length = self.item.q.val().length;
         self.opened.next.mtu = self.item.q.val().mtu;
+        self.opened.next.atomic = self.item.q.val().opcode != self.op_read.val();
         self.asked.next.psn = self.news.q.val().psn;
         self.asked.next.iova = self.news.q.val().iova;
         self.asked.next.length = self.news.q.val().length;
+        self.asked.next.atomic = self.news.q.val().atomic;
+        self.asked.next.executed = false;
+        self.asked.next.swap = self.news.q.val().swap;
+        self.asked.next.swap_add = self.news.q.val().swap_add;
+        self.asked.next.compare = self.news.q.val().compare;
+        if self.job.q.val() == Job::Result {
+            // The next to answer: it was executed because its turn had come.
+            self.slot.next = self.loaded.val().answer;
+            self.asked.next.iova = self.outcome.q.val().original;
+            self.asked.next.length = self.atomic_bytes.val();
+            self.asked.next.atomic = true;
+            self.asked.next.executed = true;
+        }
 
         comment!(
             "the peer's next READ that waits, and the oldest own one, against the cumulative point"
@@ -351,7 +437,14 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.gives.next.slot = self.state.q.val().answer;
         self.gives.next.iova = self.requests.read_data.val().iova;
         self.gives.next.length = self.requests.read_data.val().length;
+        self.gives.next.atomic = self.requests.read_data.val().atomic;
         self.responds.in_data.next = self.gives.val();
+        self.executes.next.qpn = self.at.q.val();
+        self.executes.next.iova = self.requests.read_data.val().iova;
+        self.executes.next.swap = self.requests.read_data.val().swap;
+        self.executes.next.swap_add = self.requests.read_data.val().swap_add;
+        self.executes.next.compare = self.requests.read_data.val().compare;
+        self.executions.in_data.next = self.executes.val();
         self.finishes.next.qpn = self.at.q.val();
         self.dones.in_data.next = self.finishes.val();
 
@@ -368,6 +461,8 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
             Step::Pick => {
                 self.item.d.next = self.launches.out_data.val();
                 self.news.d.next = self.events.out_data.val();
+                self.outcome.d.next = self.results.out_data.val();
+                self.fate.d.next = self.returns.out_data.val();
                 self.step.d.next = Step::Load;
                 if self.launches.out_valid.val() {
                     self.launches.out_ready.next = true;
@@ -376,16 +471,23 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
                 } else if self.cfg_valid.val() & !self.served.q.val() & self.quiet.val() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
                     self.job.d.next = Job::Command;
+                } else if self.returns.out_valid.val() {
+                    self.returns.out_ready.next = true;
+                    self.number.next = self.returns.out_data.val().qpn;
+                    self.job.d.next = Job::Returned;
+                } else if self.results.out_valid.val() {
+                    self.results.out_ready.next = true;
+                    self.number.next = self.results.out_data.val().qpn;
+                    self.job.d.next = Job::Result;
                 } else if self.events.out_valid.val()
-                    & (!self.turn.q.val()
-                        | !self.list.out_valid.val()
-                        | !self.responds.in_ready.val())
+                    & (!self.marked.val() | self.may_mark.val())
+                    & (!self.turn.q.val() | !self.list.out_valid.val() | !self.may_give.val())
                 {
                     self.events.out_ready.next = true;
                     self.number.next = self.events.out_data.val().qpn;
                     self.turn.d.next = true;
                     self.job.d.next = Job::Event;
-                } else if self.list.out_valid.val() & self.responds.in_ready.val() {
+                } else if self.list.out_valid.val() & self.may_give.val() {
                     self.serve_list.next = true;
                     self.number.next = self.list.out_data.val();
                     self.turn.d.next = false;
@@ -413,6 +515,8 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
                         if self.creates.val() | self.destroys.val() {
                             self.next.next = self.empty.val();
                             self.next.next.listed = self.loaded.val().listed;
+                            self.next.next.given = self.loaded.val().given;
+                            self.next.next.stale = self.loaded.val().given;
                             self.next.next.valid = self.creates.val();
                             self.next.next.life = self.loaded.val().life;
                             self.states.write.next = true;
@@ -432,8 +536,33 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
                             self.next.next.answer = bits::<4>(0);
                             self.next.next.due = bits::<5>(0);
                             self.next.next.waiting = bits::<16>(0);
+                            self.next.next.stale = self.loaded.val().given;
                             self.states.write.next = true;
                         }
+                    }
+                    Job::Returned => {
+                        self.next.next.given = false;
+                        self.next.next.stale = false;
+                        if self.fate.q.val().taken & !self.loaded.val().stale {
+                            self.next.next.answer = self.loaded.val().answer + self.one_4.val();
+                            self.next.next.due = self.loaded.val().due - self.one_5.val();
+                        }
+                        self.relists.next = true;
+                        self.states.write.next = true;
+                    }
+                    Job::Result => {
+                        self.next.next.given = false;
+                        self.next.next.stale = false;
+                        if !self.loaded.val().stale {
+                            self.stores.next = !self.outcome.q.val().failed;
+                            // The queue pair is on its way to ERROR.
+                            if self.outcome.q.val().failed {
+                                self.next.next.due = bits::<5>(0);
+                                self.next.next.waiting = bits::<16>(0);
+                            }
+                        }
+                        self.relists.next = true;
+                        self.states.write.next = true;
                     }
                     Job::Event => {
                         if self.news.q.val().marker {
@@ -499,15 +628,20 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
                 self.step.d.next = Step::Give;
             }
             Step::Give => {
-                self.responds.in_valid.next = true;
-                self.next.next.answer = self.state.q.val().answer + self.one_4.val();
-                self.next.next.due = self.state.q.val().due - self.one_5.val();
-                self.next.next.listed = false;
-                self.lists.next = self.next.val().due.any();
+                if self.requests.read_data.val().atomic & !self.requests.read_data.val().executed {
+                    self.executions.in_valid.next = true;
+                } else {
+                    self.responds.in_valid.next = true;
+                }
+                self.next.next.given = true;
                 self.states.write.next = true;
                 self.step.d.next = Step::Pick;
             }
             _ => {}
+        }
+        if self.relists.val() {
+            self.next.next.listed = false;
+            self.lists.next = self.next.val().due.any();
         }
         if self.lists.val() {
             self.next.next.listed = true;
@@ -525,6 +659,9 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
             | bit_cast::<20, 4>(self.slot.val());
         self.reads.write_addr.next = self.place.val().get_bits::<SLOTW>(0);
         self.reads.write_data.next = self.opened.val();
+        if self.stores.val() {
+            self.requests.write.next = true;
+        }
         self.requests.write_addr.next = self.place.val().get_bits::<SLOTW>(0);
         self.requests.write_data.next = self.asked.val();
         self.ends_at.write_addr.next = self.place.val().get_bits::<SLOTW>(0);
@@ -572,7 +709,8 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
         self.entry_3.d.next = self.entry_2.q.val();
         self.length_3.d.next = self.query_2.q.val().length;
         self.tail_3.d.next = self.query_2.q.val().tail;
-        self.open_3.d.next = self.open_2.q.val();
+        self.open_3.d.next =
+            self.open_2.q.val() & (self.query_2.q.val().atomic == self.entry_2.q.val().atomic);
         self.valid_3.d.next = self.valid_2.q.val();
         comment!("Q3: where it ends");
         self.reach.next =
@@ -608,6 +746,9 @@ impl<const QPW: usize, const LISTW: usize, const SLOTW: usize> Logic
             | self.launches.count.val().any()
             | self.events.count.val().any()
             | self.responds.count.val().any()
+            | self.returns.count.val().any()
+            | self.executions.count.val().any()
+            | self.results.count.val().any()
             | self.dones.count.val().any()
             | self.questions.count.val().any()
             | self.inside.q.val().any()

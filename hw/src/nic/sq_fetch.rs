@@ -1,16 +1,18 @@
 //! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them.
 
 use super::types::{
-    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, QpMark, Respond, Retired,
-    Work,
+    CfgReq, DmaReadReq, Doorbell, Launch, MrAnswer, MrQuery, QpError, QpMark, Respond, Responded,
+    Retired, Work,
 };
 use crate::leaf::{Beat, Ram, RamStyle, SyncFifo, Unpack};
 use crate::prelude::*;
 use crate::record;
 use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE, RIGHT_LOCAL_WRITE};
-use mprdma_spec::config::{MESSAGE_RING_LOG2, READ_SLOTS_LOG2, RESPONSE_ENTRIES};
+use mprdma_spec::config::{
+    KEEPALIVE_CYCLES_LOG2, MESSAGE_RING_LOG2, READ_SLOTS_LOG2, RESPONSE_ENTRIES,
+};
 use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SYNC};
-use mprdma_spec::params::{MAX_MESSAGE, READ_PACKETS_LOG2};
+use mprdma_spec::params::{ATOMIC_BYTES, MAX_MESSAGE, READ_PACKETS_LOG2};
 use mprdma_spec::status::WcStatus;
 
 record! {
@@ -37,6 +39,8 @@ record! {
         pub length: Bits<32> = sq_wqe::LENGTH,
         pub laddr: Bits<64> = sq_wqe::LADDR,
         pub lkey: Bits<32> = sq_wqe::LKEY,
+        pub swap_add: Bits<64> = sq_wqe::SWAP_ADD,
+        pub compare: Bits<64> = sq_wqe::COMPARE,
     }
 }
 
@@ -71,12 +75,16 @@ pub struct SendQueue {
     pub sync_open: bool,
     /// The next WQE is flagged SYNC too; waits for `sync_passed`.
     pub sync_waits: bool,
-    /// The next WQE waits for a READ to end: there are 16 already, or, with `fenced`, for all of them.
+    /// The next WQE waits for a READ or ATOMIC to end: there are 16 already, or, with `fenced`, for all of them.
     pub reads_wait: bool,
     pub fenced: bool,
-    /// READs launched and not done, 0 to 16, and the slot of the next one.
+    /// READs and ATOMICs launched and not done, 0 to 16, and the slot of the next one.
     pub reads: Bits<5>,
     pub next_read: Bits<4>,
+    /// An answer to the peer found no room; the READ book is told when there may be.
+    pub answer_waits: bool,
+    /// Some are open, nothing is unacknowledged, and nothing was launched or ended since the queue pair was looked at.
+    pub idle: bool,
     /// Life of the queue pair, as [`Respond`] counts it.
     pub life: Bits<4>,
     pub slot: Bits<6>,
@@ -116,25 +124,28 @@ enum Job {
     Fetch,
     Respond,
     Wqe,
+    Watch,
 }
 
 block! {
-    /// Turns posted WQEs into launched messages, in order within a queue pair, and READs of the peer into their answers.
+    /// Turns posted WQEs into launched messages, in order within a queue pair, and READs and ATOMICs of the peer into their
+    /// answers.
     ///
     /// - In: `sq_db` (producer index), `retired`, `qp_error` (a queue pair went to ERROR), `sync_passed` (the first
-    ///   packet of the queue pair's synchronised message has left), `read_done` (a READ ended), `respond` (a READ of the
-    ///   peer to answer), the configuration bus (CREATE_QP, MODIFY_QP, DESTROY_QP), `read` and `read_err` of the DMA read
+    ///   packet of the queue pair's synchronised message has left), `read_done` (a READ or ATOMIC ended), `respond` (an
+    ///   answer to the peer), the configuration bus (CREATE_QP, MODIFY_QP, DESTROY_QP), `read` and `read_err` of the DMA read
     ///   client, `answer` of the memory region table.
-    /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `cfg_done`,
-    ///   `init_done`, `busy`.
+    /// - Out: `read_req` (DMA reads of 1 to 8 WQEs), `query` (one per WQE read), `launch`, `work`, `responded` (one per
+    ///   `respond`), `cfg_done`, `init_done`, `busy`.
     /// - Each job (WQE, read, doorbell, retirement, passed message, READ that ended, answer, error, command) takes 4
     ///   cycles.
     ///
     /// Up to 64 work requests of a queue pair are launched and not completed. None is launched when the queue pair's
     /// ring holds 48 messages: the other 16 are for answers to READs, so that two sides that read from each other do not
     /// wait for each other's rings. An answer that finds the ring full, or the PSNs that may be outstanding used up,
-    /// waits for a retirement, and those behind it wait too; nothing else does. It is dropped when the queue pair is not
-    /// in RTS, or began another life since the peer asked.
+    /// goes back, and the READ book is told to give it again when a message of the queue pair retires, or an error or a
+    /// command changed it; so it holds up nobody else's. It is dropped when the queue pair is not in RTS, or began another
+    /// life since the peer asked.
     ///
     /// A read does not cross the end of the ring, `posted`, or the messages that a queue pair may have open. Up to 55
     /// WQEs in up to 15 reads are on their way at a time. A WQE that would take the queue pair's outstanding PSNs past
@@ -144,13 +155,18 @@ block! {
     /// At most one synchronised message of a queue pair is launched and not yet passed: the sender engine keeps one
     /// boundary. A second WQE flagged SYNC is dropped in the same way and read again after `sync_passed`; other WQEs
     /// are launched behind the first. A 17th READ, and a WQE flagged FENCE behind open READs, is dropped too and read
-    /// again when a READ, or the last of them, is done.
+    /// again when a READ, or the last of them, is done. ATOMICs count as READs.
+    ///
+    /// One queue pair is looked at every 2^`KEEPALIVE_CYCLES_LOG2` cycles, when nothing else is to do. If it is in RTS, has
+    /// READs open and nothing in the ring, and nothing was launched or ended since the last look, an empty WRITE without
+    /// work request is launched: a peer that is gone does not acknowledge it (protocol section 7 rule 9). While there is
+    /// somebody to look at, the block is `busy`.
     ///
     /// A WQE that cannot be sent is launched without PSNs and with a status, checked in this order:
     /// `WorkRequestFlushed` (the queue pair is in ERROR; then nothing is read), `FatalError` (the read failed),
-    /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes, or a READ of over 2^16 packets, which MPETH
-    /// cannot count), `LocalProtectionError` (key, bounds, protection domain, and for a READ the right to write; not
-    /// asked of a length of 0). `work` follows `launch` for what can be sent.
+    /// `LocalQpOperationError` (opcode), `LocalLengthError` (over 2^31 bytes, a READ of over 2^16 packets, which MPETH
+    /// cannot count, or an ATOMIC of other than 8 bytes), `LocalProtectionError` (key, bounds, protection domain, and for
+    /// a READ or ATOMIC the right to write; not asked of a length of 0). `work` follows `launch` for what can be sent.
     ///
     /// `LISTW` is `QPW` + 1: the work list holds every queue pair.
     ///
@@ -175,6 +191,7 @@ block! {
             read_done_valid: Bit,
             respond: Respond,
             respond_valid: Bit,
+            responded_ready: Bit,
             read: Beat,
             read_valid: Bit,
             read_err: Bit,
@@ -192,6 +209,8 @@ block! {
             sync_passed_ready: Bit,
             read_done_ready: Bit,
             respond_ready: Bit,
+            responded: Responded,
+            responded_valid: Bit,
             read_ready: Bit,
             answer_ready: Bit,
             read_req: DmaReadReq,
@@ -245,9 +264,18 @@ block! {
             back: Bit,
             is_sync: Bit,
             is_read: Bit,
+            is_atomic: Bit,
+            is_answered: Bit,
             is_fenced: Bit,
             answers_peer: Bit,
-            pops_respond: Bit,
+            no_request: Bit,
+            watches: Bit,
+            is_idle: Bit,
+            was_watched: Bit,
+            now_watched: Bit,
+            ended_wait: Bit,
+            fate: Responded,
+            tells_fate: Bit,
             full: Bit,
             takes_wsn: Bit,
             posts: Bits<16>,
@@ -264,9 +292,14 @@ block! {
             draining: Bit,
             cfg_answered: Bit,
             turn: Bit,
-            // The answer at the head waits for a retirement, error or command; the last job was an answer.
-            stuck: Bit,
+            // The last job was an answer.
             answered: Bit,
+            // Cycles until the next look at open READs, whether it is due, and at which queue pair.
+            watch_timer: Bits<KEEPALIVE_CYCLES_LOG2>,
+            watch_due: Bit,
+            watched: Bits<QPW>,
+            // Queue pairs in RTS with open READs: somebody to look at.
+            watchers: Bits<LISTW>,
             // WQEs asked for and not taken from the FIFO.
             flying: Bits<6>,
             position: Bits<4>,
@@ -302,7 +335,10 @@ block! {
             flag_sync: Bits<8> = bits(WQE_SYNC),
             flag_fence: Bits<8> = bits(WQE_FENCE),
             op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
+            op_write: Bits<8> = bits(WrOpcode::RdmaWrite as u64),
             op_read: Bits<8> = bits(WrOpcode::RdmaRead as u64),
+            op_swap: Bits<8> = bits(WrOpcode::AtomicCmpAndSwp as u64),
+            op_add: Bits<8> = bits(WrOpcode::AtomicFetchAndAdd as u64),
             local_write: Bits<8> = bits(RIGHT_LOCAL_WRITE),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             fatal: Bits<8> = bits(WcStatus::FatalError as u64),
@@ -310,6 +346,7 @@ block! {
             bad_length: Bits<8> = bits(WcStatus::LocalLengthError as u64),
             bad_key: Bits<8> = bits(WcStatus::LocalProtectionError as u64),
             longest: Bits<32> = bits(MAX_MESSAGE),
+            atomic_bytes: Bits<32> = bits(ATOMIC_BYTES as u64),
             longest_read: Bits<32> = bits(1 << READ_PACKETS_LOG2),
             most_reads: Bits<5> = bits(1 << READ_SLOTS_LOG2),
             most_messages: Bits<7> = bits(1 << MESSAGE_RING_LOG2),
@@ -344,6 +381,8 @@ block! {
             passes: SyncFifo<QpMark, 3> = SyncFifo::shallow(),
             ended: SyncFifo<QpMark, 3> = SyncFifo::shallow(),
             responds: SyncFifo<Respond, 2> = SyncFifo::shallow(),
+            // Never full: of a queue pair one answer is out at a time. So nothing waits for the READ book.
+            fates: SyncFifo<Responded, LISTW> = SyncFifo::deep(),
             wqes: SyncFifo<FetchedWqe, 6> = SyncFifo::shallow(),
             // One entry per read that has arrived whole: did it fail?
             verdicts: SyncFifo<bool, 4> = SyncFifo::shallow(),
@@ -372,8 +411,11 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             draining,
             cfg_answered,
             turn,
-            stuck,
             answered,
+            watch_timer,
+            watch_due,
+            watched,
+            watchers,
             flying,
             position,
             at,
@@ -404,6 +446,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             passes,
             ended,
             responds,
+            fates,
             wqes,
             verdicts,
             queries,
@@ -420,6 +463,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.passes.reset.next = self.reset.val();
         self.ended.reset.next = self.reset.val();
         self.responds.reset.next = self.reset.val();
+        self.fates.reset.next = self.reset.val();
         self.wqes.reset.next = self.reset.val();
         self.verdicts.reset.next = self.reset.val();
         self.queries.reset.next = self.reset.val();
@@ -446,6 +490,9 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.responds.in_data.next = self.respond.val();
         self.responds.in_valid.next = self.respond_valid.val();
         self.respond_ready.next = self.responds.in_ready.val();
+        self.responded.next = self.fates.out_data.val();
+        self.responded_valid.next = self.fates.out_valid.val();
+        self.fates.out_ready.next = self.responded_ready.val();
         self.answers.in_data.next = self.answer.val();
         self.answers.in_valid.next = self.answer_valid.val();
         self.answer_ready.next = self.answers.in_ready.val();
@@ -513,12 +560,21 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.go.next = false;
         self.sends.next = false;
         self.back.next = false;
-        self.pops_respond.next = false;
+        self.responds.out_ready.next = false;
+        self.fate.next.qpn = self.at.q.val();
+        self.fate.next.taken = false;
+        self.tells_fate.next = false;
         self.flying_next.next = self.flying.q.val();
         self.is_rts.next = self.state.q.val().state == self.state_rts.val();
         self.is_error.next = self.state.q.val().state == self.state_error.val();
         self.room_out.next =
             self.launches.in_ready.val() & (self.works.count.val() < self.most_works.val());
+
+        comment!("the next look at open READs");
+        self.watch_timer.d.next = self.watch_timer.q.val() + 1;
+        if self.watch_timer.q.val().all() {
+            self.watch_due.d.next = true;
+        }
 
         comment!("configuration");
         self.fields.image.next = self.cfg.val().image;
@@ -581,26 +637,33 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             ((self.wqe.q.val().length + self.mtu_less_one.val()) >> 7) >> self.state.q.val().mtu;
         self.packets.d.next = self.rounded.val().get_bits::<24>(0);
         self.answers_peer.next = self.job.q.val() == Job::Respond;
+        self.watches.next = self.job.q.val() == Job::Watch;
+        self.no_request.next = self.answers_peer.val() | self.watches.val();
         self.is_read.next =
-            (self.wqe.q.val().opcode == self.op_read.val()) & !self.answers_peer.val();
-        if !self.wqe.q.val().length.any() | self.is_read.val() {
+            (self.wqe.q.val().opcode == self.op_read.val()) & !self.no_request.val();
+        self.is_atomic.next = ((self.wqe.q.val().opcode == self.op_swap.val())
+            | (self.wqe.q.val().opcode == self.op_add.val()))
+            & !self.no_request.val();
+        self.is_answered.next = self.is_read.val() | self.is_atomic.val();
+        if !self.wqe.q.val().length.any() | self.is_answered.val() {
             self.packets.d.next = self.one_24.val();
         }
         self.status.d.next = bits::<8>(0);
         if self.wqe.q.val().length.any()
             & (!self.found.q.val().hit
                 | (self.found.q.val().pd != self.state.q.val().pd)
-                | (self.is_read.val()
+                | (self.is_answered.val()
                     & !(self.found.q.val().rights & self.local_write.val()).any()))
         {
             self.status.d.next = self.bad_key.val();
         }
         if (self.wqe.q.val().length > self.longest.val())
             | (self.is_read.val() & (self.rounded.val() > self.longest_read.val()))
+            | (self.is_atomic.val() & (self.wqe.q.val().length != self.atomic_bytes.val()))
         {
             self.status.d.next = self.bad_length.val();
         }
-        if self.wqe.q.val().opcode > self.op_read.val() {
+        if self.wqe.q.val().opcode > self.op_add.val() {
             self.status.d.next = self.bad_operation.val();
         }
         if self.read_failed.q.val() {
@@ -618,6 +681,13 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         self.full.next = (self.state.q.val().messages >= self.most_own.val())
             | (self.state.q.val().own >= self.most_messages.val());
         self.takes_wsn.next = self.wqe.q.val().opcode == self.op_imm.val();
+        self.is_idle.next =
+            self.is_rts.val() & self.state.q.val().reads.any() & !self.state.q.val().messages.any();
+        // An answer that was sent back is given again after whatever may have made room for it.
+        self.ended_wait.next = self.state.q.val().answer_waits
+            & ((self.job.q.val() == Job::Retire)
+                | (self.job.q.val() == Job::Error)
+                | (self.job.q.val() == Job::Command));
         self.posts.next = self.bell.q.val().index - self.state.q.val().launched;
 
         match self.step.q.val() {
@@ -644,7 +714,6 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                 } else if self.retirements.out_valid.val() {
                     self.retirements.out_ready.next = true;
                     self.number.next = self.retirements.out_data.val().qpn;
-                    self.stuck.d.next = false;
                     self.job.d.next = Job::Retire;
                 } else if self.ended.out_valid.val() {
                     self.ended.out_ready.next = true;
@@ -653,7 +722,6 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                 } else if self.errors.out_valid.val() {
                     self.errors.out_ready.next = true;
                     self.number.next = self.errors.out_data.val().qpn;
-                    self.stuck.d.next = false;
                     self.job.d.next = Job::Error;
                 } else if self.cfg_valid.val() & !self.served.q.val() & !self.counted.q.val() {
                     // Doorbells that came before the command go first: they belong to the life before it.
@@ -662,15 +730,14 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                     self.step.d.next = Step::Pick;
                 } else if self.cfg_valid.val() & !self.served.q.val() & !self.older.q.val().any() {
                     self.number.next = self.cfg.val().index.get_bits::<16>(0);
-                    self.stuck.d.next = false;
                     self.job.d.next = Job::Command;
                 } else if self.responds.out_valid.val()
-                    & !self.stuck.q.val()
                     & !self.answered.q.val()
                     & self.room_out.val()
                     & (!self.cfg_valid.val() | self.served.q.val())
                 {
                     // Not before a command, which may be the one that lets the queue pair answer.
+                    self.responds.out_ready.next = true;
                     self.number.next = self.responds.out_data.val().qpn;
                     self.wqe.d.next.length = self.responds.out_data.val().length;
                     self.answered.d.next = true;
@@ -717,6 +784,13 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                     self.number.next = self.list.out_data.val();
                     self.turn.d.next = false;
                     self.job.d.next = Job::Fetch;
+                } else if self.watch_due.q.val() & !self.draining.q.val() & self.room_out.val() {
+                    self.turn.d.next = false;
+                    self.watch_due.d.next = false;
+                    self.watched.d.next = self.watched.q.val() + 1;
+                    self.number.next = bit_cast::<16, QPW>(self.watched.q.val());
+                    self.wqe.d.next.length = bits::<32>(0);
+                    self.job.d.next = Job::Watch;
                 } else {
                     self.turn.d.next = false;
                     self.step.d.next = Step::Pick;
@@ -761,6 +835,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                         self.lists.next = true;
                     }
                     Job::ReadDone => {
+                        self.next.next.idle = false;
                         if self.state.q.val().reads.any() {
                             self.next.next.reads = self.state.q.val().reads - self.one_5.val();
                         }
@@ -853,16 +928,24 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                             self.lists.next = true;
                         }
                     }
+                    Job::Watch => {
+                        self.next.next.idle = self.is_idle.val() & !self.state.q.val().idle;
+                        if self.is_idle.val() & self.state.q.val().idle {
+                            self.go.next = true;
+                            self.sends.next = true;
+                        }
+                    }
                     Job::Respond => {
-                        self.pops_respond.next = true;
+                        self.tells_fate.next = true;
+                        self.fate.next.taken = true;
                         if self.is_rts.val() & (self.asker.q.val().life == self.state.q.val().life)
                         {
                             if (self.state.q.val().messages == self.most_messages.val())
                                 | (self.state.q.val().messages.any()
                                     & (self.total.val() > self.most_packets.val()))
                             {
-                                self.pops_respond.next = false;
-                                self.stuck.d.next = true;
+                                self.tells_fate.next = false;
+                                self.next.next.answer_waits = true;
                             } else {
                                 self.go.next = true;
                                 self.sends.next = true;
@@ -889,7 +972,7 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                                 self.back.next = true;
                                 self.next.next.reads_wait = true;
                                 self.next.next.fenced = true;
-                            } else if self.is_read.val()
+                            } else if self.is_answered.val()
                                 & (self.state.q.val().reads >= self.most_reads.val())
                             {
                                 self.back.next = true;
@@ -922,21 +1005,31 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             self.starts.next.rkey = self.wqe.q.val().rkey;
             self.starts.next.length = self.wqe.q.val().length;
             self.starts.next.imm = self.wqe.q.val().imm;
+            self.starts.next.swap_add = self.wqe.q.val().swap_add;
+            self.starts.next.compare = self.wqe.q.val().compare;
             if self.sends.val() {
                 self.starts.next.packets = self.packets.q.val();
                 if self.takes_wsn.val() {
                     self.starts.next.wsn = self.state.q.val().next_wsn;
                 }
-                if self.is_read.val() {
+                if self.is_answered.val() {
                     self.starts.next.wsn = bit_cast::<24, 4>(self.state.q.val().next_read);
                 }
             }
         }
-        if self.answers_peer.val() {
+        if self.no_request.val() {
             self.starts.next.response = true;
             self.starts.next.wqe_index = bits::<16>(0);
             self.starts.next.status = bits::<8>(0);
             self.starts.next.packets = self.packets.q.val();
+            self.starts.next.opcode = self.op_write.val();
+        }
+        if self.answers_peer.val() {
+            self.starts.next.opcode = self.op_read.val();
+            if self.asker.q.val().atomic {
+                self.starts.next.opcode = self.op_add.val();
+                self.starts.next.swap_add = self.asker.q.val().iova;
+            }
             self.starts.next.iova = self.asker.q.val().iova;
             self.starts.next.length = self.asker.q.val().length;
             self.starts.next.wsn = bit_cast::<24, 4>(self.asker.q.val().slot);
@@ -946,8 +1039,9 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
         if self.go.val() {
             self.next.next.slot = self.state.q.val().slot + self.one_6.val();
             self.next.next.messages = self.state.q.val().messages + self.one_7.val();
+            self.next.next.idle = false;
         }
-        if self.go.val() & !self.answers_peer.val() {
+        if self.go.val() & !self.no_request.val() {
             self.next.next.own = self.state.q.val().own + self.one_7.val();
             self.next.next.launched = self.state.q.val().launched + self.one_16.val();
             if self.state.q.val().asked == self.state.q.val().launched {
@@ -958,21 +1052,41 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             self.next.next.packets = self.total.val().get_bits::<24>(0);
             self.next.next.next_psn = self.state.q.val().next_psn + self.packets.q.val();
         }
-        if self.sends.val() & !self.answers_peer.val() {
+        if self.sends.val() & !self.no_request.val() {
             if self.is_sync.val() {
                 self.next.next.sync_open = true;
             }
             if self.takes_wsn.val() {
                 self.next.next.next_wsn = self.state.q.val().next_wsn + self.one_24.val();
             }
-            if self.is_read.val() {
+            if self.is_answered.val() {
                 self.next.next.reads = self.state.q.val().reads + self.one_5.val();
                 self.next.next.next_read = self.state.q.val().next_read + self.one_4.val();
             }
         }
-        self.responds.out_ready.next = self.pops_respond.val();
         if self.back.val() {
             self.next.next.asked = self.state.q.val().launched;
+        }
+
+        comment!("what became of an answer");
+        if (self.step.q.val() == Step::Act) & self.ended_wait.val() {
+            self.next.next.answer_waits = false;
+            self.tells_fate.next = true;
+        }
+        self.fates.in_data.next = self.fate.val();
+        self.fates.in_valid.next = self.tells_fate.val();
+
+        comment!("who has to be looked at");
+        self.was_watched.next = self.is_rts.val() & self.state.q.val().reads.any();
+        self.now_watched.next =
+            (self.next.val().state == self.state_rts.val()) & self.next.val().reads.any();
+        if self.step.q.val() == Step::Act {
+            if self.now_watched.val() & !self.was_watched.val() {
+                self.watchers.d.next = self.watchers.q.val() + 1;
+            }
+            if self.was_watched.val() & !self.now_watched.val() {
+                self.watchers.d.next = self.watchers.q.val() - 1;
+            }
         }
 
         comment!("into the work list when there is something to do, out of it when not");
@@ -1008,6 +1122,8 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
             | self.passes.count.val().any()
             | self.ended.count.val().any()
             | self.responds.count.val().any()
+            | self.fates.count.val().any()
+            | self.watchers.q.val().any()
             | self.reads.count.val().any()
             | self.launches.count.val().any()
             | self.works.count.val().any();

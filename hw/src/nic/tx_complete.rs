@@ -49,18 +49,19 @@ pub struct OpenMessage {
     pub wqe_index: Bits<16>,
     pub status: Bits<8>,
     pub signaled: bool,
-    pub read: bool,
-    /// The answer to a READ of the peer.
+    /// `WcOpcode`, whose low bits say what is answered; 0: a WRITE.
+    pub kind: Bits<3>,
+    /// No work request: an answer to the peer, or a question whether it is there.
     pub response: bool,
 }
 
-/// A completion that waits for a READ before it, or for its own READ's data.
+/// A completion that waits for a READ or ATOMIC before it, or for its own data.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct HeldWork {
     pub length: Bits<32>,
     pub wqe_index: Bits<16>,
     pub signaled: bool,
-    pub read: bool,
+    pub kind: Bits<3>,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
@@ -93,7 +94,7 @@ enum Job {
 block! {
     /// Makes completions of launched messages, always in the order of their launch.
     ///
-    /// - In: `launch`; `progress` of the sender engine; `read_done` (the data of a queue pair's next READ are in memory);
+    /// - In: `launch`; `progress` of the sender engine; `read_done` (the data of a queue pair's next READ or ATOMIC are in memory);
     ///   the configuration bus (CREATE_QP, DESTROY_QP, and a MODIFY_QP with `MASK_SENDER` forget the open messages).
     /// - Out: `completion` for signaled and for failed work; `retired`, when a message leaves the ring and when a work
     ///   request is completed, in one where both come together; `qp_error`, once when a queue pair goes to ERROR; pulse
@@ -102,9 +103,9 @@ block! {
     ///   is held takes 3 more, and 3 when it is released.
     ///
     /// A message leaves the ring when the cumulative acknowledgement has passed its last PSN and all before it have left.
-    /// A WRITE is complete then, and a READ when its data are there, but completions are in the order of the work
-    /// requests: behind an unfinished READ they are held, 64 at most. Answers to the peer's READs leave the ring
-    /// silently.
+    /// A WRITE is complete then, and a READ or ATOMIC when its data are there, but completions are in the order of the work
+    /// requests: behind an unfinished READ they are held, 64 at most. Answers to the peer, and what else has no work
+    /// request, leave the ring silently.
     ///
     /// One that was launched with a status completes with it in its turn and moves the queue pair to ERROR; progress
     /// with a status does the same with the oldest open work request, held or not acknowledged. From then on all that is
@@ -199,8 +200,12 @@ block! {
             wqe_signaled: Bits<8> = bits(WQE_SIGNALED),
             flushed: Bits<8> = bits(WcStatus::WorkRequestFlushed as u64),
             op_read: Bits<8> = bits(WrOpcode::RdmaRead as u64),
-            wc_write: Bits<8> = bits(WcOpcode::RdmaWrite as u64),
-            wc_read: Bits<8> = bits(WcOpcode::RdmaRead as u64),
+            op_swap: Bits<8> = bits(WrOpcode::AtomicCmpAndSwp as u64),
+            op_add: Bits<8> = bits(WrOpcode::AtomicFetchAndAdd as u64),
+            wc_write: Bits<3> = bits(WcOpcode::RdmaWrite as u64),
+            wc_read: Bits<3> = bits(WcOpcode::RdmaRead as u64),
+            wc_swap: Bits<3> = bits(WcOpcode::CompSwap as u64),
+            wc_add: Bits<3> = bits(WcOpcode::FetchAdd as u64),
             one_5: Bits<5> = bits(1),
             one_4: Bits<4> = bits(1),
             one_6: Bits<6> = bits(1),
@@ -342,7 +347,16 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
         self.stored.next.wqe_index = self.item.q.val().wqe_index;
         self.stored.next.status = self.item.q.val().status;
         self.stored.next.signaled = (self.item.q.val().flags & self.wqe_signaled.val()).any();
-        self.stored.next.read = self.item.q.val().opcode == self.op_read.val();
+        self.stored.next.kind = self.wc_write.val();
+        if self.item.q.val().opcode == self.op_read.val() {
+            self.stored.next.kind = self.wc_read.val();
+        }
+        if self.item.q.val().opcode == self.op_swap.val() {
+            self.stored.next.kind = self.wc_swap.val();
+        }
+        if self.item.q.val().opcode == self.op_add.val() {
+            self.stored.next.kind = self.wc_add.val();
+        }
         self.stored.next.response = self.item.q.val().response;
 
         comment!(
@@ -351,11 +365,12 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
         self.keeps.next.length = self.message.q.val().length;
         self.keeps.next.wqe_index = self.message.q.val().wqe_index;
         self.keeps.next.signaled = self.message.q.val().signaled;
-        self.keeps.next.read = self.message.q.val().read;
+        self.keeps.next.kind = self.message.q.val().kind;
         self.waits.next = !self.message.q.val().response
-            & (self.message.q.val().read | self.state.q.val().held.any());
-        self.stays.next =
-            self.kept.q.val().read & !self.state.q.val().reads.any() & !self.state.q.val().failed;
+            & (self.message.q.val().kind.any() | self.state.q.val().held.any());
+        self.stays.next = self.kept.q.val().kind.any()
+            & !self.state.q.val().reads.any()
+            & !self.state.q.val().failed;
 
         comment!("PSN distances: of the news from the last acknowledgement, of the acknowledgement from the oldest message");
         self.advance.next = self.news.q.val().una - self.state.q.val().una;
@@ -370,14 +385,11 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
         self.complete.next.imm = bits::<32>(0);
         self.complete.next.with_imm = false;
         self.complete.next.status = self.outcome.q.val();
-        self.complete.next.opcode = self.wc_write.val();
+        self.complete.next.opcode = bit_cast::<8, 3>(self.message.q.val().kind);
         self.leaves.next.qpn = self.at.q.val();
         self.leaves.next.ring = true;
         self.leaves.next.packets = self.message.q.val().packets;
         self.leaves.next.own = !self.message.q.val().response;
-        if self.message.q.val().read {
-            self.complete.next.opcode = self.wc_read.val();
-        }
         if self.step.q.val() == Step::Hold {
             self.leaves.next.own = false;
         }
@@ -388,10 +400,7 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
             if self.state.q.val().failed {
                 self.complete.next.status = self.cause.q.val();
             }
-            self.complete.next.opcode = self.wc_write.val();
-            if self.kept.q.val().read {
-                self.complete.next.opcode = self.wc_read.val();
-            }
+            self.complete.next.opcode = bit_cast::<8, 3>(self.kept.q.val().kind);
             self.leaves.next.ring = false;
             self.leaves.next.packets = bits::<24>(0);
             self.leaves.next.own = true;
@@ -632,7 +641,7 @@ impl<const QPW: usize, const RINGW: usize> Logic for TxComplete<QPW, RINGW> {
                     self.cause.d.next = self.flushed.val();
                     self.next.next.front = self.state.q.val().front + self.one_6.val();
                     self.next.next.held = self.state.q.val().held - self.one_7.val();
-                    if self.kept.q.val().read & self.state.q.val().reads.any() {
+                    if self.kept.q.val().kind.any() & self.state.q.val().reads.any() {
                         self.next.next.reads = self.state.q.val().reads - self.one_5.val();
                     }
                     self.states.write.next = true;

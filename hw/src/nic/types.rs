@@ -328,7 +328,6 @@ pub struct Respond {
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Responded {
     pub qpn: Bits<16>,
-    pub life: Bits<4>,
     /// It was launched, or its queue pair has no use for it; if not, it is to be asked again.
     pub taken: bool,
 }
@@ -337,8 +336,6 @@ pub struct Responded {
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct AtomicOp {
     pub qpn: Bits<16>,
-    pub life: Bits<4>,
-    pub slot: Bits<4>,
     /// Where the 8 bytes are.
     pub iova: Bits<64>,
     /// Compare and swap; if not, fetch and add.
@@ -351,8 +348,6 @@ pub struct AtomicOp {
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct AtomicResult {
     pub qpn: Bits<16>,
-    pub life: Bits<4>,
-    pub slot: Bits<4>,
     /// What the memory held before.
     pub original: Bits<64>,
     /// The memory could not be read, and nothing was written.

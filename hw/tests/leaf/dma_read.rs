@@ -8,10 +8,12 @@ use rand_chacha::ChaCha8Rng;
 use rust_hdl_core::prelude::*;
 use std::collections::VecDeque;
 
-ports!(DmaRead, clock: reset req0 req0_valid req1 req1_valid data0_ready data1_ready m_rd_req_ready
+ports!(DmaRead, clock: reset req0 req0_valid req1 req1_valid req2 req2_valid data0_ready data1_ready data2_ready m_rd_req_ready
     s_rd_cpl_valid s_rd_cpl_tag s_rd_cpl_chunk s_rd_cpl_data s_rd_cpl_err
-    => req0_ready req1_ready data0 data0_valid data0_err data1 data1_valid data1_err
+    => req0_ready req1_ready req2_ready data0 data0_valid data0_err data1 data1_valid data1_err data2 data2_valid data2_err
     m_rd_req_addr m_rd_req_length m_rd_req_tag m_rd_req_valid busy);
+
+const CLIENTS: usize = 3;
 
 /// What host memory holds at an address.
 fn byte_at(addr: u64) -> u8 {
@@ -114,12 +116,12 @@ struct Request {
 /// One run: the requests of each client, and how freely everything moves.
 struct Bench {
     rng: ChaCha8Rng,
-    requests: [VecDeque<(u64, u64)>; 2],
-    pending: [VecDeque<Request>; 2],
+    requests: [VecDeque<(u64, u64)>; CLIENTS],
+    pending: [VecDeque<Request>; CLIENTS],
     host: Host,
     /// Percentages: clients ask, clients take data, the edge takes reads.
     ask: u32,
-    take: [u32; 2],
+    take: [u32; CLIENTS],
     accept: u32,
     first_data: Option<usize>,
     finished: usize,
@@ -139,7 +141,7 @@ impl Bench {
                 errors,
             },
             ask: 100,
-            take: [100, 100],
+            take: [100; CLIENTS],
             accept: 100,
             first_data: None,
             finished: 0,
@@ -147,9 +149,9 @@ impl Bench {
     }
 
     fn step(&mut self, dut: &mut impl Dut, step: usize) {
-        let mut asks = [false; 2];
-        let mut takes = [false; 2];
-        for client in 0..2 {
+        let mut asks = [false; CLIENTS];
+        let mut takes = [false; CLIENTS];
+        for client in 0..CLIENTS {
             let (iova, length) = self.requests[client].front().copied().unwrap_or((0, 1));
             asks[client] = !self.requests[client].is_empty() && chance(&mut self.rng, self.ask);
             takes[client] = chance(&mut self.rng, self.take[client]);
@@ -157,9 +159,15 @@ impl Bench {
                 iova: bits(iova),
                 length: bits(length),
             };
-            dut.set(["req0", "req1"][client], request);
-            dut.set(["req0_valid", "req1_valid"][client], asks[client]);
-            dut.set(["data0_ready", "data1_ready"][client], takes[client]);
+            dut.set(["req0", "req1", "req2"][client], request);
+            dut.set(
+                ["req0_valid", "req1_valid", "req2_valid"][client],
+                asks[client],
+            );
+            dut.set(
+                ["data0_ready", "data1_ready", "data2_ready"][client],
+                takes[client],
+            );
         }
         let accept = chance(&mut self.rng, self.accept);
         dut.set("m_rd_req_ready", accept);
@@ -172,8 +180,8 @@ impl Bench {
             dut.set("s_rd_cpl_err", completion.err);
         }
         dut.low();
-        for client in 0..2 {
-            if asks[client] && dut.bit(["req0_ready", "req1_ready"][client]) {
+        for client in 0..CLIENTS {
+            if asks[client] && dut.bit(["req0_ready", "req1_ready", "req2_ready"][client]) {
                 let (iova, length) = self.requests[client].pop_front().unwrap();
                 self.pending[client].push_back(Request {
                     iova,
@@ -181,10 +189,10 @@ impl Bench {
                     done: 0,
                 });
             }
-            if takes[client] && dut.bit(["data0_valid", "data1_valid"][client]) {
+            if takes[client] && dut.bit(["data0_valid", "data1_valid", "data2_valid"][client]) {
                 self.first_data.get_or_insert(step);
-                let beat = dut.beat(["data0", "data1"][client]);
-                let err = dut.bit(["data0_err", "data1_err"][client]);
+                let beat = dut.beat(["data0", "data1", "data2"][client]);
+                let err = dut.bit(["data0_err", "data1_err", "data2_err"][client]);
                 self.check(client, beat, err);
             }
         }
@@ -225,14 +233,14 @@ impl Bench {
     }
 }
 
-/// Random requests of two clients with stalls everywhere and failing reads.
+/// Random requests of three clients with stalls everywhere and failing reads.
 fn random(dut: &mut impl Dut, steps: usize) {
     let mut bench = Bench::new(50, 4, 5..120);
     bench.ask = 60;
-    bench.take = [70, 60];
+    bench.take = [70, 60, 50];
     bench.accept = 80;
     for step in 0..steps {
-        for client in 0..2 {
+        for client in 0..CLIENTS {
             if bench.requests[client].len() < 4 {
                 let length = match bench.rng.random_range(0..5) {
                     0 => bench.rng.random_range(1..=64),

@@ -9,16 +9,17 @@ use rust_hdl_core::prelude::*;
 use std::collections::VecDeque;
 
 ports!(DmaWrite, clock: reset req0 req0_valid data0 data0_valid req1 req1_valid data1 data1_valid
-    req2 req2_valid data2 data2_valid irq1 irq1_valid irq2 irq2_valid m_wr_ready m_irq_ready
-    => req0_ready data0_ready req1_ready data1_ready req2_ready data2_ready irq1_ready irq2_ready
-    m_wr_addr m_wr_data m_wr_be m_wr_sop m_wr_eop m_wr_valid m_irq_vector m_irq_valid busy);
+    req2 req2_valid data2 data2_valid req3 req3_valid data3 data3_valid irq1 irq1_valid irq2 irq2_valid m_wr_ready m_irq_ready
+    => req0_ready data0_ready req1_ready data1_ready req2_ready data2_ready req3_ready data3_ready irq1_ready irq2_ready
+    m_wr_addr m_wr_data m_wr_be m_wr_sop m_wr_eop m_wr_valid m_irq_vector m_irq_valid written0 written3 busy);
 
-const REQ: [&str; 3] = ["req0", "req1", "req2"];
-const REQ_VALID: [&str; 3] = ["req0_valid", "req1_valid", "req2_valid"];
-const REQ_READY: [&str; 3] = ["req0_ready", "req1_ready", "req2_ready"];
-const DATA: [&str; 3] = ["data0", "data1", "data2"];
-const DATA_VALID: [&str; 3] = ["data0_valid", "data1_valid", "data2_valid"];
-const DATA_READY: [&str; 3] = ["data0_ready", "data1_ready", "data2_ready"];
+const CLIENTS: usize = 4;
+const REQ: [&str; CLIENTS] = ["req0", "req1", "req2", "req3"];
+const REQ_VALID: [&str; CLIENTS] = ["req0_valid", "req1_valid", "req2_valid", "req3_valid"];
+const REQ_READY: [&str; CLIENTS] = ["req0_ready", "req1_ready", "req2_ready", "req3_ready"];
+const DATA: [&str; CLIENTS] = ["data0", "data1", "data2", "data3"];
+const DATA_VALID: [&str; CLIENTS] = ["data0_valid", "data1_valid", "data2_valid", "data3_valid"];
+const DATA_READY: [&str; CLIENTS] = ["data0_ready", "data1_ready", "data2_ready", "data3_ready"];
 
 #[derive(Clone)]
 struct Message {
@@ -36,16 +37,16 @@ struct Open {
 
 struct Bench {
     rng: ChaCha8Rng,
-    messages: [VecDeque<Message>; 3],
-    beats: [VecDeque<Beat>; 3],
+    messages: [VecDeque<Message>; CLIENTS],
+    beats: [VecDeque<Beat>; CLIENTS],
     /// Accepted by the engine and not wholly written, per client.
-    accepted: [VecDeque<Message>; 3],
+    accepted: [VecDeque<Message>; CLIENTS],
     open: Option<Open>,
     in_write: bool,
     /// Messages accepted and written, per client.
-    counts: [(u64, u64); 3],
+    counts: [(u64, u64); CLIENTS],
     /// Vectors on their way with the messages that must come before, per client.
-    irqs: [VecDeque<(u64, u64)>; 3],
+    irqs: [VecDeque<(u64, u64)>; CLIENTS],
     vector: u64,
     ask: u32,
     feed: u32,
@@ -64,7 +65,7 @@ impl Bench {
             accepted: Default::default(),
             open: None,
             in_write: false,
-            counts: [(0, 0); 3],
+            counts: [(0, 0); CLIENTS],
             irqs: Default::default(),
             vector: 0,
             ask: 100,
@@ -87,9 +88,9 @@ impl Bench {
     }
 
     fn step(&mut self, dut: &mut impl Dut, step: usize) {
-        let mut asks = [false; 3];
-        let mut feeds = [false; 3];
-        for client in 0..3 {
+        let mut asks = [false; CLIENTS];
+        let mut feeds = [false; CLIENTS];
+        for client in 0..CLIENTS {
             asks[client] = !self.messages[client].is_empty() && chance(&mut self.rng, self.ask);
             if let Some(message) = self.messages[client].front() {
                 dut.set(
@@ -108,7 +109,12 @@ impl Bench {
             }
             dut.set(DATA_VALID[client], feeds[client]);
         }
-        let rings = [false, chance(&mut self.rng, 2), chance(&mut self.rng, 2)];
+        let rings = [
+            false,
+            chance(&mut self.rng, 2),
+            chance(&mut self.rng, 2),
+            false,
+        ];
         let vectors = [0, self.vector % 128, 128 + self.vector % 128];
         for client in 1..3 {
             dut.set::<Bits<8>>(["", "irq1", "irq2"][client], bits(vectors[client]));
@@ -132,7 +138,7 @@ impl Bench {
             );
             self.interrupts += 1;
         }
-        for client in 0..3 {
+        for client in 0..CLIENTS {
             if asks[client] && dut.bit(REQ_READY[client]) {
                 let message = self.messages[client].pop_front().unwrap();
                 self.accepted[client].push_back(message);
@@ -141,16 +147,23 @@ impl Bench {
             if feeds[client] && dut.bit(DATA_READY[client]) {
                 self.beats[client].pop_front();
             }
-            if rings[client] && dut.bit(["", "irq1_ready", "irq2_ready"][client]) {
+            if rings[client] && dut.bit(["", "irq1_ready", "irq2_ready", ""][client]) {
                 self.irqs[client].push_back((vectors[client], self.counts[client].0));
                 self.vector += 1;
             }
         }
+        let before = self.counts;
         if dut.bit("m_wr_valid") && take {
             self.first.get_or_insert(step);
             self.written(dut);
         }
-        assert!(dut.bit("busy") || self.accepted.iter().map(VecDeque::len).sum::<usize>() <= 3);
+        for (client, port) in [(0, "written0"), (3, "written3")] {
+            let left = self.counts[client].1 > before[client].1;
+            assert_eq!(dut.bit(port), left, "step {step}: {port}");
+        }
+        assert!(
+            dut.bit("busy") || self.accepted.iter().map(VecDeque::len).sum::<usize>() <= CLIENTS
+        );
         dut.high();
     }
 
@@ -202,13 +215,13 @@ impl Bench {
     }
 }
 
-/// Three clients with stalls everywhere, all alignments, interrupts.
+/// Four clients with stalls everywhere, all alignments, interrupts.
 fn random(dut: &mut impl Dut, steps: usize) {
     let mut bench = Bench::new(60);
     for step in 0..steps {
         let free = step < steps / 3;
         (bench.ask, bench.feed, bench.take) = if free { (100, 100, 100) } else { (50, 70, 70) };
-        for client in 0..3 {
+        for client in 0..CLIENTS {
             if bench.messages[client].len() < 3 {
                 let length = match bench.rng.random_range(0..4) {
                     0 => bench.rng.random_range(1..100),

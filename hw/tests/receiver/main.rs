@@ -4,6 +4,7 @@
 #[path = "../leaf/support.rs"]
 mod support;
 
+mod atomic_unit;
 mod lint;
 mod lockstep;
 #[path = "../mutants/mod.rs"]

@@ -4,7 +4,10 @@ use crate::support::{chance, encode, rng, Dut};
 use crate::{both, ports};
 use mprdma_hw::leaf::beat::bits_of_bytes;
 use mprdma_hw::nic::read_book::ReadBook;
-use mprdma_hw::nic::types::{CfgReq, Launch, MrAnswer, QpMark, ReadEvent, ReadQuery, Respond};
+use mprdma_hw::nic::types::{
+    AtomicOp, AtomicResult, CfgReq, Launch, MrAnswer, QpMark, ReadEvent, ReadQuery, Respond,
+    Responded,
+};
 use mprdma_spec::command::{qp_image, Opcode, MASK_RECEIVER, MASK_SENDER, MASK_STATE};
 use mprdma_spec::descriptor::WrOpcode;
 use rand::Rng;
@@ -16,29 +19,68 @@ const QPS: usize = 4;
 type Block = ReadBook<2, 3, 6>;
 
 ports!(Block, clock: reset cfg cfg_valid launch launch_valid arrival arrival_valid query query_valid answer_ready
-    respond_ready done_ready => launch_ready arrival_ready query_ready answer answer_valid respond respond_valid done
-    done_valid rx_marker cfg_done init_done busy);
+    respond_ready responded responded_valid execute_ready result result_valid atomics_busy done_ready => launch_ready arrival_ready query_ready answer answer_valid respond respond_valid
+    responded_ready execute execute_valid result_ready done done_valid rx_marker cfg_done init_done busy);
 
 /// What a PSN of the peer carries.
 #[derive(Clone, Copy)]
 enum Kind {
     Plain,
-    Request { slot: u64, iova: u64, length: u64 },
+    Request(Request),
     Tail { slot: u64 },
 }
 
 #[derive(Clone, Copy)]
+struct Request {
+    slot: u64,
+    iova: u64,
+    length: u64,
+    /// An ATOMIC: compare and swap, and its values.
+    atomic: Option<(bool, u64, u64)>,
+}
+
+#[derive(Clone, Copy)]
 enum Waits {
-    Request(Respond),
+    Request(Answer),
     Tail(usize),
 }
 
-/// An own READ.
+/// What the peer asked for: how it is answered, and what an ATOMIC does before that.
+#[derive(Clone, Copy)]
+struct Answer {
+    respond: Respond,
+    op: Option<AtomicOp>,
+}
+
+impl Answer {
+    fn is_executed_by(&self, got: &[u8]) -> bool {
+        self.op.is_some_and(|op| encode(op) == got)
+    }
+
+    fn is_given_by(&self, got: &[u8]) -> bool {
+        self.op.is_none() && encode(self.respond) == got
+    }
+}
+
+/// Where the next answer of a queue pair is.
+#[derive(Clone, Copy, PartialEq, Default)]
+enum Out {
+    /// Inside, or there is none.
+    #[default]
+    No,
+    /// Given away; the block waits to hear of it.
+    Yes,
+    /// The same, and a command ended it.
+    Old,
+}
+
+/// An own READ or ATOMIC.
 #[derive(Clone, Copy)]
 struct Own {
     iova: u64,
     length: u64,
     mtu: u64,
+    atomic: bool,
     /// When the block took the launch, in cycles in which it did not stand still.
     since: usize,
 }
@@ -64,10 +106,29 @@ struct Qp {
     ahead: VecDeque<(Kind, bool)>,
     /// What has arrived and waits for the cumulative point: PSN, and the peer's request or the slot of an own READ.
     arrived: Vec<(u32, Waits)>,
-    /// Answers to come, and whether they belong to what a command ended.
-    responds: VecDeque<(Respond, bool)>,
+    /// Answers to come; those that commands ended, one of which may have been on its way out; where the first is.
+    responds: VecDeque<Answer>,
+    old: Vec<Answer>,
+    out: Out,
+    /// An ATOMIC failed: the queue pair is on its way to ERROR, and is asked nothing more.
+    dead: bool,
     /// Last step with something of this queue pair on its way.
     touched: usize,
+}
+
+impl Qp {
+    /// An ATOMIC failed: the peer is not answered any more.
+    fn die(&mut self) {
+        self.dead = true;
+        self.responds.clear();
+        self.arrived
+            .retain(|(_, waits)| !matches!(waits, Waits::Request(_)));
+        for (kind, _) in &mut self.ahead {
+            if matches!(kind, Kind::Request(_)) {
+                *kind = Kind::Plain;
+            }
+        }
+    }
 }
 
 struct Asked {
@@ -85,13 +146,19 @@ fn kind(qp: &mut Qp, rng: &mut ChaCha8Rng) -> Kind {
             qp.planned += 1;
             Kind::Tail { slot: slot as u64 }
         }
-        3..6 if qp.asked - qp.answered < 16 => {
+        3..6 if qp.asked - qp.answered < 16 && !qp.dead => {
             qp.asked += 1;
-            Kind::Request {
+            let atomic = chance(rng, 40).then(|| (rng.random(), rng.random(), rng.random()));
+            Kind::Request(Request {
                 slot: (qp.asked - 1) % 16,
                 iova: rng.random(),
-                length: rng.random_range(0..1 << 31),
-            }
+                length: if atomic.is_some() {
+                    8
+                } else {
+                    rng.random_range(0..1 << 31)
+                },
+                atomic,
+            })
         }
         _ => Kind::Plain,
     }
@@ -122,9 +189,16 @@ fn arrive(qp: &mut Qp, qpn: usize, rng: &mut ChaCha8Rng) -> Option<ReadEvent> {
             event.slot = bits(rng.random_range(0..16));
             event.iova = bits(rng.random());
         }
-        Kind::Request { slot, iova, length } => {
+        Kind::Request(request) => {
             event.request = true;
-            (event.slot, event.iova, event.length) = (bits(slot), bits(iova), bits(length));
+            event.slot = bits(request.slot);
+            event.iova = bits(request.iova);
+            event.length = bits(request.length);
+            if let Some((swap, swap_add, compare)) = request.atomic {
+                event.atomic = true;
+                event.swap = swap;
+                (event.swap_add, event.compare) = (bits(swap_add), bits(compare));
+            }
         }
         Kind::Tail { slot } => {
             event.tail = true;
@@ -149,6 +223,7 @@ fn ask(qp: &Qp, qpn: usize, rng: &mut ChaCha8Rng, now: usize) -> (ReadQuery, Ask
         iova: 0,
         length: rng.random_range(0..100_000),
         mtu: 1,
+        atomic: rng.random(),
         since: 0,
     });
     let mtu = 128 << known.mtu;
@@ -160,7 +235,9 @@ fn ask(qp: &Qp, qpn: usize, rng: &mut ChaCha8Rng, now: usize) -> (ReadQuery, Ask
     let mut length = (known.length.saturating_sub(offset * mtu)).min(mtu);
     let mut tail = offset + 1 == packets;
     let mut wsn = slot as u64;
+    let mut atomic = known.atomic;
     match rng.random_range(0..20) {
+        6 => atomic = !atomic,
         0 => length = rng.random_range(0..=mtu),
         1 => length += 1,
         2 => tail = !tail,
@@ -182,7 +259,9 @@ fn ask(qp: &Qp, qpn: usize, rng: &mut ChaCha8Rng, now: usize) -> (ReadQuery, Ask
         offset: bits(offset),
         length: bits(length),
         tail,
+        atomic,
     };
+    let fits = fits && atomic == known.atomic;
     let answer = MrAnswer {
         hit: qp.valid && own.is_some() && wsn < 16 && fits,
         iova: bits(known.iova.wrapping_add(offset * mtu)),
@@ -203,12 +282,18 @@ fn launch(qp: &Qp, qpn: usize, rng: &mut ChaCha8Rng) -> Launch {
         1 => rng.random_range(0..5000),
         _ => rng.random_range(0..1 << 22),
     };
+    let opcode = [
+        WrOpcode::RdmaRead,
+        WrOpcode::RdmaRead,
+        WrOpcode::AtomicCmpAndSwp,
+        WrOpcode::AtomicFetchAndAdd,
+    ][rng.random_range(0..4)];
     Launch {
         qpn: bits(qpn as u64),
-        opcode: bits(WrOpcode::RdmaRead as u64),
+        opcode: bits(opcode as u64),
         packets: bits(1),
         iova: bits(rng.random()),
-        length: bits(length),
+        length: bits(if opcode.is_atomic() { 8 } else { length }),
         wsn: bits(qp.launched % 16),
         mtu: bits(rng.random_range(1..=5)),
         ..Launch::default()
@@ -224,6 +309,9 @@ fn bench(dut: &mut impl Dut, steps: usize) {
     let mut asked: VecDeque<Asked> = VecDeque::new();
     // Own READs that must be reported, and markers with how many of them must be out before.
     let mut dones: VecDeque<usize> = VecDeque::new();
+    // What the block has to hear: of ATOMICs, and of answers.
+    let mut results: VecDeque<AtomicResult> = VecDeque::new();
+    let mut fates: VecDeque<Responded> = VecDeque::new();
     let mut markers: VecDeque<usize> = VecDeque::new();
     let mut command: Option<(usize, Opcode, u64)> = None;
     let mut rest: Option<usize> = None;
@@ -232,11 +320,13 @@ fn bench(dut: &mut impl Dut, steps: usize) {
     let (mut responded, mut hits, mut misses, mut marked, mut commands, mut dropped) =
         (0, 0, 0, 0, 0, 0);
     let (mut full, mut most_due) = (0, 0);
+    let (mut executed, mut sent_back, mut failed) = (0, 0, 0);
     dut.set("reset", true);
     dut.low();
     dut.high();
     dut.set("reset", false);
     let mut step = 0;
+    let mut idle = 0;
     loop {
         let draining = step >= steps;
         let stretch = step * 16 / steps;
@@ -267,13 +357,13 @@ fn bench(dut: &mut impl Dut, steps: usize) {
                 launches.push_back(item);
                 qp.touched = step;
             }
-            // What the block must not look at: a WRITE, and a READ that cannot be sent.
+            // What the block must not look at: a WRITE, a READ that cannot be sent, and an answer to the peer.
             if launches.len() < 3 && chance(&mut rng, 5) {
                 let mut item = launch(qp, n, &mut rng);
-                if chance(&mut rng, 50) {
-                    item.opcode = bits(rng.random_range(0..2));
-                } else {
-                    item.packets = bits(0);
+                match rng.random_range(0..3) {
+                    0 => item.opcode = bits(rng.random_range(0..2)),
+                    1 => item.packets = bits(0),
+                    _ => item.response = true,
                 }
                 item.wsn = bits(rng.random_range(0..16));
                 launches.push_back(item);
@@ -349,6 +439,25 @@ fn bench(dut: &mut impl Dut, steps: usize) {
         if query_valid {
             dut.set("query", queries[0].0);
         }
+        // An ATOMIC fails when its queue pair is at rest, so that nothing is on its way that would have to be forgotten.
+        if let (Some(n), Some(first)) = (rest, results.front_mut()) {
+            let quiet = command.is_none() && step > qps[n].touched + 140;
+            let its = first.qpn.index() == n && qps[n].out == Out::Yes;
+            first.failed |= quiet && its && chance(&mut rng, 30);
+        }
+        // A result that says so is given before a command comes.
+        let fails = results.front().is_some_and(|first| first.failed);
+        let result_valid = !results.is_empty() && (fails || chance(&mut rng, give));
+        let fate_valid = !fates.is_empty() && chance(&mut rng, give);
+        if result_valid {
+            dut.set("result", results[0]);
+        }
+        if fate_valid {
+            dut.set("responded", fates[0]);
+        }
+        dut.set("result_valid", result_valid);
+        dut.set("responded_valid", fate_valid);
+        dut.set("atomics_busy", !results.is_empty());
         dut.set("launch_valid", launch_valid);
         dut.set("arrival_valid", event_valid);
         dut.set("query_valid", query_valid);
@@ -359,6 +468,7 @@ fn bench(dut: &mut impl Dut, steps: usize) {
         ];
         dut.set("answer_ready", ready[0]);
         dut.set("respond_ready", ready[1]);
+        dut.set("execute_ready", ready[1] && results.len() < 3);
         dut.set("done_ready", ready[2]);
         dut.low();
 
@@ -372,23 +482,78 @@ fn bench(dut: &mut impl Dut, steps: usize) {
             }
             *(if hit { &mut hits } else { &mut misses }) += 1;
         }
+        if ready[1] && results.len() < 3 && dut.bit("execute_valid") {
+            let got = dut.bytes("execute");
+            let qp = &mut qps[usize::from(got[0])];
+            assert!(
+                qp.out == Out::No,
+                "step {step}: the last answer is still out"
+            );
+            let original = rng.random();
+            let old = qp.old.drain(..).any(|old| old.is_executed_by(&got));
+            let next = qp
+                .responds
+                .front_mut()
+                .filter(|next| next.is_executed_by(&got));
+            if let Some(next) = next {
+                next.op = None;
+                next.respond.iova = bits(original);
+                qp.out = Out::Yes;
+            } else {
+                assert!(old, "step {step}: executes {got:02x?}");
+                qp.out = Out::Old;
+            }
+            results.push_back(AtomicResult {
+                qpn: bits(u64::from(got[0])),
+                original: bits(original),
+                failed: false,
+            });
+            executed += 1;
+        }
         if ready[1] && dut.bit("respond_valid") {
             let got = dut.bytes("respond");
-            let qp = &mut qps[usize::from(got[0])];
-            loop {
-                let (expected, ended) = qp.responds.pop_front().expect("a READ to answer");
-                if got == encode(expected) {
-                    qp.answered += u64::from(!ended);
-                    break;
-                }
-                assert!(
-                    ended,
-                    "step {step}: {got:02x?} and not {:02x?}",
-                    encode(expected)
-                );
+            let n = usize::from(got[0]);
+            let qp = &mut qps[n];
+            assert!(
+                qp.out == Out::No,
+                "step {step}: the last answer is still out"
+            );
+            let old = qp.old.drain(..).any(|old| old.is_given_by(&got));
+            if qp
+                .responds
+                .front()
+                .is_some_and(|next| next.is_given_by(&got))
+            {
+                qp.out = Out::Yes;
+                responded += 1;
+            } else {
+                assert!(old, "step {step}: answers {got:02x?}");
+                qp.out = Out::Old;
                 dropped += 1;
             }
-            responded += 1;
+            fates.push_back(Responded {
+                qpn: bits(n as u64),
+                taken: chance(&mut rng, 70),
+            });
+        }
+        if result_valid && dut.bit("result_ready") {
+            let result = results.pop_front().expect("was given");
+            let qp = &mut qps[result.qpn.index()];
+            qp.out = Out::No;
+            if result.failed {
+                qp.die();
+                failed += 1;
+            }
+        }
+        if fate_valid && dut.bit("responded_ready") {
+            let fate = fates.pop_front().expect("was given");
+            let qp = &mut qps[fate.qpn.index()];
+            if qp.out == Out::Yes && fate.taken {
+                qp.responds.pop_front();
+                qp.answered += 1;
+            }
+            sent_back += usize::from(!fate.taken);
+            qp.out = Out::No;
         }
         if ready[2] && dut.bit("done_valid") {
             let n = dones.pop_front().expect("a READ that ended");
@@ -407,13 +572,15 @@ fn bench(dut: &mut impl Dut, steps: usize) {
         if dut.bit("rx_marker") {
             let before = markers.pop_front().expect("a marker");
             assert!(before <= done_seen, "step {step}: a marker overtakes");
+            assert!(results.is_empty(), "step {step}: an ATOMIC goes on");
             marked += 1;
         }
         let answered = dut.bit("cfg_done");
         if launch_valid && dut.bit("launch_ready") {
             let item = launches.pop_front().expect("was given");
             let qp = &mut qps[item.qpn.index()];
-            if item.opcode.index() == WrOpcode::RdmaRead as usize && item.packets.any() {
+            let opens = item.opcode.index() >= WrOpcode::RdmaRead as usize;
+            if opens && item.packets.any() && !item.response {
                 let slot = item.wsn.index();
                 qp.own[slot] = Some(Own {
                     iova: encode(item.iova)
@@ -422,6 +589,7 @@ fn bench(dut: &mut impl Dut, steps: usize) {
                         .fold(0, |a, &b| a << 8 | u64::from(b)),
                     length: item.length.index() as u64,
                     mtu: item.mtu.index() as u64,
+                    atomic: item.opcode.index() != WrOpcode::RdmaRead as usize,
                     since: now,
                 });
                 qp.unsure[slot] = false;
@@ -440,7 +608,7 @@ fn bench(dut: &mut impl Dut, steps: usize) {
                     a.sure &= a.qpn != n || !a.slot.is_some_and(|slot| qps[n].unsure[slot]);
                 }
             }
-            most_due = most_due.max(qps[n].responds.iter().filter(|r| !r.1).count());
+            most_due = most_due.max(qps[n].responds.len());
         }
         if query_valid && dut.bit("query_ready") {
             asked.push_back(queries.pop_front().expect("was given").1);
@@ -457,19 +625,30 @@ fn bench(dut: &mut impl Dut, steps: usize) {
         step += 1;
         // Reports of own READs may stop it when they fill their queue; markers wait for them.
         now += usize::from(dones.len() < 12 && markers.is_empty());
-        let given = launches.is_empty() && events.is_empty() && queries.is_empty();
-        if draining && given && command.is_none() && !busy {
+        let given = launches.is_empty()
+            && events.is_empty()
+            && queries.is_empty()
+            && results.is_empty()
+            && fates.is_empty();
+        idle = if draining && given && command.is_none() && !busy {
+            idle + 1
+        } else {
+            0
+        };
+        if idle > 10 {
             break;
         }
         assert!(step < 2 * steps + 5000, "does not drain");
     }
     assert!(dones.is_empty() && markers.is_empty() && asked.is_empty());
-    assert!(qps.iter().all(|qp| qp.responds.iter().all(|r| r.1)));
-    println!("{responded} answers (up to {most_due} waited, {dropped} dropped), {done_seen} own READs, {full} times all slots");
+    assert!(qps.iter().all(|qp| qp.responds.is_empty()));
+    println!("{responded} answers (up to {most_due} waited, {dropped} dropped, {sent_back} sent back), {executed} ATOMICs ({failed} failed)");
+    println!("{done_seen} own READs, {full} times all slots");
     println!("{hits} hits, {misses} misses, {marked} markers, {commands} commands");
     assert!(responded > steps / 40 && done_seen > steps / 60 && marked > 0 && commands >= 3);
     assert!(hits > steps / 60 && misses > steps / 60);
-    assert!(steps < 10_000 || (most_due == 16 && full > 0 && commands > 30));
+    assert!(executed > steps / 100 && sent_back > steps / 100);
+    assert!(steps < 10_000 || (most_due == 16 && full > 0 && commands > 30 && failed > 0));
 }
 
 /// What an event lets go on: the peer's READs that may be answered, the own READs that are done; in the order of PSNs.
@@ -482,8 +661,17 @@ fn finish(qp: &mut Qp, n: usize, event: &ReadEvent, dones: &mut VecDeque<usize>)
             slot: event.slot,
             iova: event.iova,
             length: event.length,
+            atomic: event.atomic,
         };
-        qp.arrived.push((psn, Waits::Request(respond)));
+        let op = event.atomic.then_some(AtomicOp {
+            qpn: event.qpn,
+            iova: event.iova,
+            swap: event.swap,
+            swap_add: event.swap_add,
+            compare: event.compare,
+        });
+        qp.arrived
+            .push((psn, Waits::Request(Answer { respond, op })));
     }
     if event.tail {
         qp.arrived.push((psn, Waits::Tail(event.slot.index())));
@@ -497,7 +685,7 @@ fn finish(qp: &mut Qp, n: usize, event: &ReadEvent, dones: &mut VecDeque<usize>)
     let mut ended = 0;
     for (_, waits) in passed {
         match waits {
-            Waits::Request(respond) => qp.responds.push_back((respond, false)),
+            Waits::Request(answer) => qp.responds.push_back(answer),
             Waits::Tail(slot) => {
                 qp.unsure[slot] = true;
                 dones.push_back(n);
@@ -537,7 +725,13 @@ fn restart(qp: &mut Qp, op: Opcode, mask: u64, rng: &mut ChaCha8Rng) {
         (qp.launched, qp.finished, qp.planned) = (0, 0, 0);
     }
     if receiver {
-        qp.responds.iter_mut().for_each(|r| r.1 = true);
+        qp.old.extend(qp.responds.front());
+        if qp.out != Out::No {
+            qp.out = Out::Old;
+            qp.old.clear();
+        }
+        qp.responds.clear();
+        qp.dead = false;
         (qp.asked, qp.answered) = (0, 0);
         qp.aack = [rng.random_range(0..1 << 24), 0xff_fff0][rng.random_range(0..2)];
         qp.ahead.clear();

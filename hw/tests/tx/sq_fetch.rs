@@ -8,6 +8,7 @@ use mprdma_hw::nic::types::*;
 use mprdma_hw::prelude::*;
 use mprdma_hw::with_big_stack;
 use mprdma_spec::command::{qp_image, Opcode, QpState, MASK_SENDER, MASK_STATE, RIGHT_LOCAL_WRITE};
+use mprdma_spec::config::KEEPALIVE_CYCLES_LOG2;
 use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SYNC};
 use mprdma_spec::status::WcStatus;
 use rand::Rng;
@@ -23,12 +24,12 @@ crate::bench! {
     in {
         cfg: CfgReq, cfg_valid: bool, sq_db: Doorbell, sq_db_valid: bool, retired: Retired, retired_valid: bool,
         qp_error: QpError, qp_error_valid: bool, sync_passed: QpMark, sync_passed_valid: bool, read_done: QpMark,
-        read_done_valid: bool, respond: Respond, respond_valid: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
+        read_done_valid: bool, respond: Respond, respond_valid: bool, responded_ready: bool, read: Beat, read_valid: bool, read_err: bool, answer: MrAnswer,
         answer_valid: bool, read_req_ready: bool, query_ready: bool, launch_ready: bool, work_ready: bool,
     }
     out {
         sq_db_ready: bool, retired_ready: bool, qp_error_ready: bool, sync_passed_ready: bool, read_done_ready: bool,
-        respond_ready: bool, read_ready: bool, answer_ready: bool,
+        respond_ready: bool, responded: Responded, responded_valid: bool, read_ready: bool, answer_ready: bool,
         read_req: DmaReadReq, read_req_valid: bool, query: MrQuery, query_valid: bool, launch: Launch,
         launch_valid: bool, work: Work, work_valid: bool, cfg_done: bool, init_done: bool, busy: bool,
     }
@@ -81,8 +82,9 @@ struct Queue {
     reads: usize,
     next_read: u64,
     life: u64,
-    /// Answers to come, and whether they may be dropped.
+    /// Answers to come, and whether they may be dropped; the one that is given and of which nothing is known yet.
     responds: VecDeque<(Respond, bool)>,
+    given: Option<Respond>,
     /// A synchronised message is launched; its first packet has not left.
     sync_open: bool,
     /// A flushed launch has been seen: from here on all are.
@@ -102,7 +104,7 @@ impl Queue {
     }
 
     fn packets(&self, wqe: &[u8; WQE]) -> u32 {
-        if is_read(wqe) {
+        if is_answered(wqe) {
             1
         } else {
             self.span(sq_wqe::LENGTH.get(wqe))
@@ -123,13 +125,14 @@ impl Queue {
     fn status(&self, wqe: &[u8; WQE]) -> u64 {
         let key = sq_wqe::LKEY.get(wqe);
         let length = sq_wqe::LENGTH.get(wqe);
-        let read = is_read(wqe);
-        if sq_wqe::OPCODE.get(wqe) > 2 {
+        let (read, atomic) = (is_read(wqe), is_atomic(wqe));
+        let written = read || atomic;
+        if sq_wqe::OPCODE.get(wqe) > 4 {
             WcStatus::LocalQpOperationError as u64
-        } else if length > 1 << 31 || read && self.span(length) > 1 << 16 {
+        } else if length > 1 << 31 || read && self.span(length) > 1 << 16 || atomic && length != 8 {
             WcStatus::LocalLengthError as u64
         } else if length != 0
-            && (key & 3 == 3 || key >> 8 & 0xffff != self.pd || read && key & NOT_WRITABLE != 0)
+            && (key & 3 == 3 || key >> 8 & 0xffff != self.pd || written && key & NOT_WRITABLE != 0)
         {
             WcStatus::LocalProtectionError as u64
         } else {
@@ -140,6 +143,15 @@ impl Queue {
 
 fn is_read(wqe: &[u8; WQE]) -> bool {
     sq_wqe::OPCODE.get(wqe) == WrOpcode::RdmaRead as u64
+}
+
+fn is_atomic(wqe: &[u8; WQE]) -> bool {
+    let opcode = sq_wqe::OPCODE.get(wqe);
+    opcode == WrOpcode::AtomicCmpAndSwp as u64 || opcode == WrOpcode::AtomicFetchAndAdd as u64
+}
+
+fn is_answered(wqe: &[u8; WQE]) -> bool {
+    is_read(wqe) || is_atomic(wqe)
 }
 
 struct Read {
@@ -158,8 +170,8 @@ struct Mix {
     /// Percentage of WQEs that are synchronised, and of steps with one of them passed.
     syncs: u32,
     passes: u32,
-    /// Percentage of WQEs that are READs, of those with a fence, and of steps in which a READ ends, or the peer's READ
-    /// is to be answered.
+    /// Percentage of WQEs that are READs or ATOMICs, of those with a fence, and of steps in which one ends, or one of the
+    /// peer is to be answered.
     reads: u32,
     fences: u32,
     ends: u32,
@@ -208,21 +220,28 @@ fn wqe(rng: &mut ChaCha8Rng, queue: &Queue, mix: &Mix) -> [u8; WQE] {
     };
     let mut flags = rng.random_range(0..256) & !(WQE_SYNC | WQE_FENCE);
     flags |= u64::from(chance(rng, mix.fences)) * WQE_FENCE;
-    let read = chance(rng, mix.reads);
+    let answered = chance(rng, mix.reads);
+    let atomic = answered && chance(rng, 40);
+    let read = answered && !atomic;
     let sync = u64::from(chance(rng, mix.syncs)) * WQE_SYNC;
     sq_wqe::FLAGS.set(&mut wqe, flags | sync);
-    sq_wqe::OPCODE.set(&mut wqe, if read { 2 } else { rng.random_range(0..2) });
+    let opcode = match (read, atomic) {
+        (true, _) => 2,
+        (_, true) => rng.random_range(3..5),
+        _ => rng.random_range(0..2),
+    };
+    sq_wqe::OPCODE.set(&mut wqe, opcode);
     let most = if read { mtu << 16 } else { 1 << 31 };
-    sq_wqe::LENGTH.set(&mut wqe, length.min(most));
-    let rights = if read {
+    sq_wqe::LENGTH.set(&mut wqe, if atomic { 8 } else { length.min(most) });
+    let rights = if answered {
         0
     } else {
         rng.random_range(0..2) * NOT_WRITABLE
     };
     sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | rights | rng.random_range(0..3));
     if chance(rng, mix.faults) {
-        match rng.random_range(0..7) {
-            0 => sq_wqe::OPCODE.set(&mut wqe, rng.random_range(3..256)),
+        match rng.random_range(0..9) {
+            0 => sq_wqe::OPCODE.set(&mut wqe, rng.random_range(5..256)),
             1 => sq_wqe::LENGTH.set(&mut wqe, (1 << 31) + rng.random_range(1..1 << 31)),
             2 => sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | 3),
             3 => sq_wqe::LKEY.set(&mut wqe, (queue.pd ^ 1) << 8),
@@ -234,7 +253,17 @@ fn wqe(rng: &mut ChaCha8Rng, queue: &Queue, mix: &Mix) -> [u8; WQE] {
                 sq_wqe::OPCODE.set(&mut wqe, WrOpcode::RdmaRead as u64);
                 sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | NOT_WRITABLE);
             }
+            6 => {
+                sq_wqe::OPCODE.set(&mut wqe, WrOpcode::AtomicFetchAndAdd as u64);
+                sq_wqe::LENGTH.set(&mut wqe, [0, 7, 9, 16][rng.random_range(0..4)]);
+            }
+            7 => {
+                sq_wqe::OPCODE.set(&mut wqe, WrOpcode::AtomicCmpAndSwp as u64);
+                sq_wqe::LENGTH.set(&mut wqe, 8);
+                sq_wqe::LKEY.set(&mut wqe, queue.pd << 8 | NOT_WRITABLE);
+            }
             _ => {
+                sq_wqe::OPCODE.set(&mut wqe, rng.random_range(0..3));
                 sq_wqe::LKEY.set(&mut wqe, 3);
                 sq_wqe::LENGTH.set(&mut wqe, 0);
             }
@@ -251,12 +280,15 @@ struct Seen {
     failed: u64,
     again: u64,
     full: u64,
-    /// READs, as many as there may be, and WQEs behind a fence that waited for some.
+    /// READs, ATOMICs, as many as there may be, and WQEs behind a fence that waited for some.
     reads: u64,
+    atomics: u64,
     all_reads: u64,
     fenced: u64,
-    /// Answers, in a full ring, and dropped.
+    /// Answers, sent back, in a full ring, and dropped; questions whether the peer is there.
     responds: u64,
+    sent_back: u64,
+    keepalives: u64,
     ring_full: u64,
     dropped: u64,
     /// Synchronised messages, and messages launched while one of them waited.
@@ -357,7 +389,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             if queue.reads > 0 && !ended && (ending || chance(rng, mix.ends)) {
                 ends.items.push_back(QpMark { qpn: id });
             }
-            if !ending && responds.items.len() < 3 && chance(rng, mix.responds) {
+            if !ending && queue.given.is_none() && chance(rng, mix.responds) {
                 let stale = chance(rng, 5);
                 let mtu = 128u64 << queue.mtu;
                 let respond = Respond {
@@ -373,9 +405,20 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                         _ => rng.random_range(0..20 * mtu),
                     }
                     .to_bits(),
+                    atomic: false,
+                };
+                let respond = if chance(rng, 40) {
+                    Respond {
+                        length: 8u64.to_bits(),
+                        atomic: true,
+                        ..respond
+                    }
+                } else {
+                    respond
                 };
                 let vain = stale || queue.state != QpState::Rts as u64;
                 queue.responds.push_back((respond, vain));
+                queue.given = Some(respond);
                 responds.items.push_back(respond);
             }
             // A queue pair in ERROR passes nothing more.
@@ -452,6 +495,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                     next_psn: qp_image::SQ_PSN.get(&image) as u32,
                     life: (queue.life + 1) % 16,
                     responds: std::mem::take(&mut queue.responds),
+                    given: queue.given,
                     ..Queue::default()
                 };
                 queue.ring = vec![[0; WQE]; queue.size() as usize];
@@ -517,6 +561,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
         inputs.query_ready = !chance(rng, stall / 2) && answers.len() < 8;
         inputs.launch_ready = !chance(rng, stall);
         inputs.work_ready = !chance(rng, stall);
+        inputs.responded_ready = !chance(rng, stall);
         let out = bench.cycle(&inputs);
 
         if inputs.read_valid && out.read_ready {
@@ -594,6 +639,16 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             queues[e.qpn.index()].reads -= 1;
         }
         responds.taken(out.respond_ready);
+        if out.responded_valid && inputs.responded_ready {
+            let queue = &mut queues[out.responded.qpn.index()];
+            let respond = queue.given.expect("an answer was given");
+            if out.responded.taken {
+                queue.given = None;
+            } else {
+                responds.items.push_back(respond);
+                seen.sent_back += 1;
+            }
+        }
         if let Some(e) = errors.taken(out.qp_error_ready) {
             let queue = &mut queues[e.qpn.index()];
             queue.state = QpState::Error as u64;
@@ -605,7 +660,32 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             assert!(queue.sync_open);
             queue.sync_open = false;
         }
-        if out.launch_valid && inputs.launch_ready && out.launch.response {
+        let keepalive = out.launch.opcode.to_u64() == WrOpcode::RdmaWrite as u64;
+        if out.launch_valid && inputs.launch_ready && out.launch.response && keepalive {
+            let l = out.launch;
+            let queue = &mut queues[l.qpn.index()];
+            let expected = Launch {
+                qpn: l.qpn,
+                slot: queue.slot.to_bits(),
+                first_psn: u64::from(queue.next_psn).to_bits(),
+                packets: 1u64.to_bits(),
+                mtu: queue.mtu.to_bits(),
+                response: true,
+                ..Launch::default()
+            };
+            assert_eq!(l, expected, "step {step}: keepalive");
+            works.push_back(Work {
+                qpn: l.qpn,
+                packets: 1u64.to_bits(),
+                sync: false,
+            });
+            queue.next_psn = queue.next_psn.wrapping_add(1) & 0xff_ffff;
+            queue.slot = (queue.slot + 1) % 64;
+            assert!(queue.open.is_empty(), "step {step}: the timer runs already");
+            assert!(queue.reads > 0, "step {step}: nothing to ask for");
+            queue.open.push_back((1, false));
+            seen.keepalives += 1;
+        } else if out.launch_valid && inputs.launch_ready && out.launch.response {
             let l = out.launch;
             let queue = &mut queues[l.qpn.index()];
             let text = format!("step {step}: QP {} answer", l.qpn.to_u64());
@@ -618,15 +698,29 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 mtu: queue.mtu.to_bits(),
                 iova: l.iova,
                 length: l.length,
+                swap_add: l.swap_add,
                 wsn: l.wsn,
+                opcode: l.opcode,
                 response: true,
                 ..Launch::default()
             };
             assert_eq!(l, expected, "{text}");
             loop {
                 let (r, vain) = queue.responds.pop_front().expect("a READ to answer");
-                let same = (r.iova, r.length, r.slot.to_u64());
-                if same == (l.iova, l.length, l.wsn.to_u64()) {
+                let (opcode, value) = if r.atomic {
+                    (WrOpcode::AtomicFetchAndAdd, r.iova)
+                } else {
+                    (WrOpcode::RdmaRead, Bits::default())
+                };
+                let same = (r.iova, r.length, r.slot.to_u64(), opcode as u64, value);
+                let found = (
+                    l.iova,
+                    l.length,
+                    l.wsn.to_u64(),
+                    l.opcode.to_u64(),
+                    l.swap_add,
+                );
+                if same == found {
                     break;
                 }
                 assert!(vain, "{text}: one is left out");
@@ -710,6 +804,8 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                         sq_wqe::LADDR.get(&entry) ^ 0x5500_0000_0000
                     );
                     assert_eq!(l.mtu.to_u64(), queue.mtu);
+                    assert_eq!(l.swap_add.to_u64(), sq_wqe::SWAP_ADD.get(&entry));
+                    assert_eq!(l.compare.to_u64(), sq_wqe::COMPARE.get(&entry));
                 }
                 if status == 0 {
                     packets = queue.packets(&entry);
@@ -719,7 +815,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                         "{text}: {before} + {packets}"
                     );
                     let imm = sq_wqe::OPCODE.get(&entry) == WrOpcode::RdmaWriteWithImm as u64;
-                    let read = is_read(&entry);
+                    let (read, atomic) = (is_answered(&entry), is_atomic(&entry));
                     let wsn = if imm {
                         u64::from(queue.next_wsn)
                     } else if read {
@@ -737,6 +833,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                         queue.reads += 1;
                         queue.next_read = (queue.next_read + 1) % 16;
                         seen.reads += 1;
+                        seen.atomics += u64::from(atomic);
                         seen.all_reads += u64::from(queue.reads == 16);
                     }
                     queue.next_wsn = (queue.next_wsn + u32::from(imm)) & 0xff_ffff;
@@ -780,6 +877,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                 queues[qpn] = Queue {
                     life: queues[qpn].life,
                     responds: std::mem::take(&mut queues[qpn].responds),
+                    given: queues[qpn].given,
                     ..Queue::default()
                 };
             }
@@ -788,7 +886,12 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
             q.launched != q.posted && (q.state == rts || q.state == QpState::Error as u64)
         };
         let finished = queues.iter().all(|q| {
-            q.open.is_empty() && q.late == 0 && !open(q) && q.responds.iter().all(|r| r.1)
+            q.open.is_empty()
+                && q.late == 0
+                && q.reads == 0
+                && !open(q)
+                && q.given.is_none()
+                && q.responds.iter().all(|r| r.1)
         });
         let given = doorbells.items.is_empty() && responds.items.is_empty();
         idle = if ending && finished && command.is_none() && given {
@@ -1035,6 +1138,7 @@ fn pace() {
         qp_image::STATE.set(&mut image, QpState::Rts as u64);
         let mut inputs = sq_fetch::In {
             launch_ready: true,
+            responded_ready: true,
             work_ready: true,
             read_req_ready: true,
             query_ready: true,
@@ -1109,6 +1213,11 @@ struct OneQueue<B> {
     launches: Vec<(u64, u64, u64)>,
     /// WSN and packets of each answer.
     answered: Vec<(u64, u64)>,
+    /// What became of each answer: it was taken, or is to be given again.
+    fates: Vec<bool>,
+    /// Questions whether the peer is there; READs that are open.
+    keepalives: usize,
+    open_reads: usize,
     works: Vec<bool>,
 }
 
@@ -1117,6 +1226,7 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
         bench.reset(|i| i.reset = true);
         let inputs = sq_fetch::In {
             launch_ready: true,
+            responded_ready: true,
             work_ready: true,
             read_req_ready: true,
             query_ready: true,
@@ -1131,6 +1241,9 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
             answers: VecDeque::new(),
             launches: vec![],
             answered: vec![],
+            fates: vec![],
+            keepalives: 0,
+            open_reads: 0,
             works: vec![],
         };
         one.command(Opcode::CreateQp, QpState::Rts, 0);
@@ -1174,11 +1287,19 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
             self.reads
                 .extend((0..count).map(|i| (first + i, i + 1 == count)));
         }
-        if out.launch_valid && out.launch.response {
+        if out.responded_valid {
+            self.fates.push(out.responded.taken);
+        }
+        let keepalive = out.launch.opcode.to_u64() == WrOpcode::RdmaWrite as u64;
+        if out.launch_valid && out.launch.response && keepalive {
+            self.keepalives += 1;
+        } else if out.launch_valid && out.launch.response {
             let l = &out.launch;
             self.answered.push((l.wsn.to_u64(), l.packets.to_u64()));
         } else if out.launch_valid {
             let l = &out.launch;
+            let reads = l.opcode.to_u64() >= WrOpcode::RdmaRead as u64;
+            self.open_reads += usize::from(reads && l.packets.any());
             self.launches
                 .push((l.wqe_index.to_u64(), l.status.to_u64(), l.packets.to_u64()));
         }
@@ -1217,7 +1338,12 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
         for _ in 0..400 {
             self.cycle();
         }
-        assert!(!self.bench.cycle(&self.inputs).busy, "waiting is not work");
+        let busy = self.cycle().busy;
+        assert_eq!(
+            busy,
+            self.open_reads > 0,
+            "waiting is not work, watching is"
+        );
     }
 
     fn pass(&mut self) {
@@ -1248,10 +1374,11 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
         self.inputs.read_done_valid = true;
         while !self.cycle().read_done_ready {}
         self.inputs.read_done_valid = false;
+        self.open_reads -= 1;
         self.settle();
     }
 
-    /// The peer's READ of slot `slot`, asked in life `life`; it may have to wait.
+    /// The peer's READ of slot `slot`, asked in life `life`.
     fn respond(&mut self, slot: u64, life: u64, length: u64) {
         self.inputs.respond.slot = slot.to_bits();
         self.inputs.respond.life = life.to_bits();
@@ -1269,6 +1396,7 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
         self.inputs.qp_error_valid = true;
         while !self.cycle().qp_error_ready {}
         self.inputs.qp_error_valid = false;
+        self.open_reads = 0;
         self.settle();
     }
 
@@ -1381,7 +1509,7 @@ fn a_read_is_checked() {
     });
 }
 
-/// Answers have a part of the ring for themselves, wait for room in it, and let others go on.
+/// Answers have a part of the ring for themselves; one that finds no room goes back until there may be some.
 #[test]
 fn answers_have_room_when_work_requests_have_none() {
     with_big_stack(|| {
@@ -1396,25 +1524,131 @@ fn answers_have_room_when_work_requests_have_none() {
         }
         let all: Vec<_> = (0..16).map(|slot| (slot, slot.max(1))).collect();
         assert_eq!(one.answered, all);
+        assert_eq!(one.fates, [true; 16]);
         one.respond(0, life, 3000);
-        assert_eq!(one.answered.len(), 16, "the ring is full");
-        // An answer of another life is behind it, then one of this life.
-        one.respond(1, life + 1, 1);
-        one.respond(2, life, 1);
+        assert_eq!(
+            (one.answered.len(), one.fates.len()),
+            (16, 16),
+            "the ring is full"
+        );
         one.retire_as(1, true, false);
+        assert_eq!(one.fates[16..], [false], "now it may be given again");
+        one.respond(0, life, 3000);
         assert_eq!(one.answered[16..], [(0, 3)]);
-        one.retire_as(1, true, false);
-        assert_eq!(one.answered[17..], [(2, 1)]);
+        // An answer of another life is dropped, ring full or not.
+        one.respond(1, life + 1, 1);
+        assert_eq!(
+            (one.answered.len(), &one.fates[17..]),
+            (17, &[true, true][..])
+        );
         assert_eq!(one.launched(), 48);
-        for _ in 0..17 {
-            one.retire_as(1, true, false);
-        }
-        assert!(one.launched() > 48);
-        // Nobody answers in ERROR.
+        // Nobody answers in ERROR, and what waited is told.
+        one.respond(2, life, 1);
+        assert_eq!(one.fates.len(), 19);
         one.fail();
-        one.respond(3, life, 1);
-        assert_eq!(one.answered.len(), 18);
-        assert!(!one.bench.cycle(&one.inputs).busy);
+        assert_eq!(one.fates[19..], [false]);
+        one.respond(2, life, 1);
+        assert_eq!((one.answered.len(), one.fates.len()), (17, 21));
+    });
+}
+
+/// An answer that waits for room holds up none of another queue pair.
+#[test]
+fn an_answer_waits_for_its_own_queue_pair_only() {
+    with_big_stack(|| {
+        let mut one = one_queue();
+        one.inputs.cfg.index = 1u64.to_bits();
+        one.command(Opcode::CreateQp, QpState::Rts, 0);
+        for slot in 0..65 {
+            one.respond(slot % 16, 1, 1);
+        }
+        assert_eq!((one.answered.len(), one.fates.len()), (64, 64));
+        one.inputs.respond.qpn = 1u64.to_bits();
+        one.respond(7, 1, 2000);
+        assert_eq!(one.answered[64..], [(7, 2)]);
+        assert_eq!(one.fates.len(), 65);
+        // Whoever takes the queue pair away says what became of its answer.
+        one.inputs.cfg.index = 0u64.to_bits();
+        one.command(Opcode::DestroyQp, QpState::Reset, 0);
+        assert_eq!(one.fates[65..], [false]);
+    });
+}
+
+/// Cycles in which every queue pair is looked at once.
+const WATCH: usize = (QPS as usize) << KEEPALIVE_CYCLES_LOG2;
+
+/// Open READs ask whether the peer is there: when nothing else would find out, and not sooner than after a whole round.
+#[test]
+fn open_reads_keep_the_peer_in_sight() {
+    with_big_stack(|| {
+        let mut one = one_queue();
+        let idle = |one: &mut OneQueue<_>, rounds: usize| {
+            let before = one.keepalives;
+            for _ in 0..rounds * WATCH {
+                one.cycle();
+            }
+            one.keepalives - before
+        };
+        assert_eq!(idle(&mut one, 4), 0, "nothing is open");
+        one.post_any(&[
+            (WrOpcode::RdmaRead, 0, 5000),
+            (WrOpcode::AtomicFetchAndAdd, 0, 8),
+        ]);
+        assert_eq!(
+            idle(&mut one, 4),
+            0,
+            "the requests have a timer of their own"
+        );
+        one.retire(1);
+        one.retire(1);
+        assert_eq!(idle(&mut one, 3), 1, "until that is acknowledged");
+        assert_eq!(idle(&mut one, 4), 0);
+        one.retire_as(1, true, false);
+        let mut waited = 0;
+        while one.keepalives == 1 {
+            one.cycle();
+            waited += 1;
+        }
+        assert!(
+            (WATCH - 800..2 * WATCH + 8).contains(&waited),
+            "{waited} cycles"
+        );
+        one.retire_as(1, true, false);
+        // What happens meanwhile puts it off.
+        for _ in 0..8 {
+            assert_eq!(idle(&mut one, 1), 0);
+            one.post(&[(0, 1)]);
+            one.retire(1);
+        }
+        one.read_done();
+        assert_eq!(idle(&mut one, 3), 1, "an ATOMIC is still open");
+        one.retire_as(1, true, false);
+        one.read_done();
+        assert_eq!(idle(&mut one, 4), 0);
+        // In ERROR there is nothing to find out.
+        one.post_any(&[(WrOpcode::RdmaRead, 0, 1)]);
+        one.retire(1);
+        one.fail();
+        assert_eq!(idle(&mut one, 4), 0);
+    });
+}
+
+/// An ATOMIC is one packet of 8 bytes, of READs' slots.
+#[test]
+fn an_atomic_is_checked() {
+    with_big_stack(|| {
+        for (length, status) in [
+            (8, 0),
+            (0, WcStatus::LocalLengthError as u64),
+            (7, WcStatus::LocalLengthError as u64),
+            (16, WcStatus::LocalLengthError as u64),
+        ] {
+            for opcode in [WrOpcode::AtomicCmpAndSwp, WrOpcode::AtomicFetchAndAdd] {
+                let mut one = one_queue();
+                one.post_any(&[(opcode, 0, length)]);
+                assert_eq!(one.launches[0].1, status, "{length} bytes");
+            }
+        }
     });
 }
 

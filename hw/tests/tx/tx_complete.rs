@@ -53,8 +53,20 @@ struct Queue {
     completed: u64,
 }
 
-fn is_read(m: &Launch) -> bool {
-    m.opcode.to_u64() == WrOpcode::RdmaRead as u64
+/// A READ or ATOMIC of this side.
+fn is_answered(m: &Launch) -> bool {
+    wc_opcode(m) != WcOpcode::RdmaWrite && !m.response
+}
+
+fn wc_opcode(m: &Launch) -> WcOpcode {
+    [
+        (WrOpcode::RdmaRead, WcOpcode::RdmaRead),
+        (WrOpcode::AtomicCmpAndSwp, WcOpcode::CompSwap),
+        (WrOpcode::AtomicFetchAndAdd, WcOpcode::FetchAdd),
+    ]
+    .into_iter()
+    .find(|(asked, _)| m.opcode.to_u64() == *asked as u64)
+    .map_or(WcOpcode::RdmaWrite, |(_, done)| done)
 }
 
 impl Queue {
@@ -94,12 +106,7 @@ impl Queue {
                 wqe_index: m.wqe_index,
                 byte_len: m.length,
                 status: status.to_bits(),
-                opcode: if is_read(m) {
-                    WcOpcode::RdmaRead as u64
-                } else {
-                    WcOpcode::RdmaWrite as u64
-                }
-                .to_bits(),
+                opcode: (wc_opcode(m) as u64).to_bits(),
                 ..Completion::default()
             });
         }
@@ -123,7 +130,7 @@ impl Queue {
                 if self.failed || m.status.any() || !reached {
                     break;
                 }
-                let waits = !m.response && (is_read(&m) || !self.held.is_empty());
+                let waits = !m.response && (is_answered(&m) || !self.held.is_empty());
                 self.leave(qpn, (!waits).then_some(0));
             }
             if self.failed {
@@ -132,9 +139,9 @@ impl Queue {
             while self
                 .held
                 .front()
-                .is_some_and(|m| !is_read(m) || self.done > self.told)
+                .is_some_and(|m| !is_answered(m) || self.done > self.told)
             {
-                self.told += u64::from(is_read(&self.held[0]));
+                self.told += u64::from(is_answered(&self.held[0]));
                 self.release(qpn, 0);
             }
             match self.live.front() {
@@ -246,7 +253,7 @@ fn drive<B: Bench<In = tx_complete::In, Out = tx_complete::Out>>(
                     m.status = Bits::default();
                     m.packets = 1u64.to_bits();
                 }
-                let reads = is_read(&m) && !m.status.any();
+                let reads = is_answered(&m) && !m.status.any();
                 if psn_distance(queue.psn, queue.una) + m.packets.to_u32() <= 1 << 23
                     && !(reads && open == 16)
                 {

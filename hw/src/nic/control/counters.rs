@@ -3,7 +3,7 @@
 use crate::prelude::*;
 
 /// Number of counters; `Events` names each.
-pub const COUNTERS: usize = 36;
+pub const COUNTERS: usize = 37;
 
 /// One bit per counter of `spec::counter::Counter`, in its order: what happened in this cycle. The bits of the two byte
 /// counters are unused; those count by value.
@@ -45,6 +45,7 @@ pub struct Events {
     pub messages_completed: bool,
     pub interrupts_raised: bool,
     pub interrupts_held: bool,
+    pub atomics_executed: bool,
 }
 
 block! {
@@ -65,17 +66,17 @@ block! {
             value: Bits<64>,
         }
         local {
-            add: Bits<36>,
+            add: Bits<37>,
             picked: Bits<64>,
         }
         pipe {
-            happened: Bits<36>,
+            happened: Bits<37>,
             tx_add: Bits<7>,
             rx_add: Bits<7>,
             shown: Bits<64>,
         }
         sub {
-            count: [Reg<Bits<64>>; 36] = std::array::from_fn(|_| Reg::default()),
+            count: [Reg<Bits<64>>; 37] = std::array::from_fn(|_| Reg::default()),
         }
     }
 }
@@ -88,7 +89,7 @@ impl Logic for Counters {
         self.happened.d.next = self.add.val();
         self.tx_add.d.next = self.tx_bytes.val();
         self.rx_add.d.next = self.rx_bytes.val();
-        for i in 0..36 {
+        for i in 0..37 {
             self.count[i].clock.next = self.clock.val();
             self.count[i].reset.next = self.reset.val();
             self.count[i].d.next = self.count[i].q.val();
@@ -100,7 +101,7 @@ impl Logic for Counters {
         self.count[1].d.next = self.count[1].q.val() + bit_cast::<64, 7>(self.tx_add.q.val());
         self.count[7].d.next = self.count[7].q.val() + bit_cast::<64, 7>(self.rx_add.q.val());
         self.picked.next = bits::<64>(0);
-        for i in 0..36 {
+        for i in 0..37 {
             if self.index.val() == i.to_bits::<6>() {
                 self.picked.next = self.count[i].q.val();
             }
