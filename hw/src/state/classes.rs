@@ -80,13 +80,14 @@ pub(super) const ROLES: &[(&str, Role)] = &[
         "place.slots",
         Role::PerQp(&[("imm", All(MpQueue)), ("byte_len", All(MpQueue))]),
     ),
-    // READs in flight, 16 per direction: a reliable connection of one path keeps their addresses and PSNs too.
+    // READs and ATOMICs in flight, 16 per direction: a reliable connection of one path keeps their addresses and PSNs too.
     ("read_book.states", Role::Record(Queue)),
     ("read_book.slots_open", Role::Record(Queue)),
     ("read_book.reads", Role::Record(Queue)),
     ("read_book.ends_at", Role::Record(Queue)),
     ("read_book.requests", Role::Record(Queue)),
     ("read_book.list.ram", Role::Record(Queue)),
+    ("sq_fetch.fates.ram", Role::Record(Queue)),
     ("telemetry.sender_stats.tallies", Role::Record(Telemetry)),
     ("telemetry.receiver_stats.tallies", Role::Record(Telemetry)),
 ];
@@ -102,8 +103,10 @@ const SEND_QUEUE: &[(&str, Share)] = &[
     ("blocked", All(Rc)),
     ("slot", All(Rc)),
     ("messages", All(Rc)),
-    // READs: how many are open, and who waits for them.
+    // READs and ATOMICs: how many are open, and who waits for them or their answers.
     ("own", All(Queue)),
+    ("answer_waits", All(Queue)),
+    ("idle", All(Queue)),
     ("reads", All(Queue)),
     ("next_read", All(Queue)),
     ("reads_wait", All(Queue)),
@@ -189,9 +192,7 @@ const MESSAGE: &[(&str, Share)] = &[
     ("length", All(Queue)),
     ("imm", All(Queue)),
     ("mtu", All(Queue)),
-    ("with_imm", All(Queue)),
-    ("read", All(Queue)),
-    ("response", All(Queue)),
+    ("kind", All(Queue)),
     // Travel in MPETH.
     ("wsn", All(MpQueue)),
     ("sync", All(MpQueue)),
@@ -231,7 +232,7 @@ const OPEN_MESSAGE: &[(&str, Share)] = &[
     ("wqe_index", All(Queue)),
     ("status", All(Queue)),
     ("signaled", All(Queue)),
-    ("read", All(Queue)),
+    ("kind", All(Queue)),
     ("response", All(Queue)),
 ];
 
