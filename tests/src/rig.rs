@@ -388,6 +388,8 @@ pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> Sen
         remote_addr: target.addr(),
         rkey: target.rkey(),
         imm: 0,
+        compare_add: 0,
+        swap: 0,
     }
 }
 

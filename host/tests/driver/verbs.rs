@@ -140,6 +140,8 @@ impl End {
             remote_addr: peer.mr.addr() + to as u64,
             rkey: peer.mr.rkey(),
             imm: 0,
+            compare_add: 0,
+            swap: 0,
         }
     }
 
