@@ -6,7 +6,8 @@
 use crate::leaf::expr::{assign, assign_slice, binary, literal, signal, slice};
 use crate::prelude::*;
 use mprdma_spec::wire::{
-    aeth, bth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan, Field,
+    aeth, atomicacketh, atomiceth, bth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth,
+    udp, vlan, Field,
 };
 use rust_hdl_core::ast::{
     VerilogBlockOrConditional, VerilogConditional, VerilogExpression, VerilogOp, VerilogStatement,
@@ -114,8 +115,6 @@ pub const TAGGED_LEN: usize = ethernet::LEN + vlan::LEN;
 pub const IP4_UDP_LEN: usize = ipv4::LEN + udp::LEN;
 /// Bytes of an IPv6 and a UDP header.
 pub const IP6_UDP_LEN: usize = ipv6::LEN + udp::LEN;
-/// Most bytes that BTH and what follows it take before the payload, at 128 slots.
-pub const TRANSPORT_LEN: usize = bth::LEN + mpeth::LEN + reth::LEN + immdt::LEN;
 const RETH_AT: usize = bth::LEN + mpeth::LEN;
 const IMM_AT: usize = RETH_AT + reth::LEN;
 const MPAETH_AT: usize = bth::LEN + aeth::LEN;
@@ -123,8 +122,17 @@ const MPAETH_AT: usize = bth::LEN + aeth::LEN;
 pub const ACK_LEN: usize = MPAETH_AT + mpaeth::LEN;
 /// Bytes of a WRITE's or a READ REQUEST's headers from BTH to RETH.
 pub const DATA_LEN: usize = IMM_AT;
+/// Bytes of the headers from BTH to immediate data.
+pub const DATA_IMM_LEN: usize = IMM_AT + immdt::LEN;
 /// Bytes of a READ RESPONSE's headers, BTH and MPETH.
 pub const RESPONSE_LEN: usize = RETH_AT;
+/// Bytes of an ATOMIC request's headers from BTH to AtomicETH.
+pub const ATOMIC_LEN: usize = RETH_AT + atomiceth::LEN;
+/// Bytes of an ATOMIC ACK's headers from BTH to AtomicAckETH.
+pub const ATOMIC_ACK_LEN: usize = RETH_AT + atomicacketh::LEN;
+/// Most bytes that BTH and what follows it take before the payload: those of an ATOMIC request.
+pub const TRANSPORT_LEN: usize = ATOMIC_LEN;
+const _: () = assert!(DATA_IMM_LEN <= TRANSPORT_LEN && ACK_LEN + MAP.bits / 8 <= TRANSPORT_LEN);
 
 /// Bits of a frame's first 128 bytes, which hold every header.
 pub const FRAME_BITS: usize = 1024;
@@ -250,6 +258,27 @@ header_record! {
         rkey: Bits<32> = Spot::number(RETH_AT, reth::RKEY),
         length: Bits<32> = Spot::number(RETH_AT, reth::LENGTH),
         imm: Bits<32> = Spot::bytes(IMM_AT, immdt::DATA),
+    }
+}
+
+header_record! {
+    /// AtomicETH of an ATOMIC request. Address and key are where RETH has them.
+    pub struct AtomicHeader {
+        va: Bits<64> = Spot::number(RETH_AT, atomiceth::VA),
+        rkey: Bits<32> = Spot::number(RETH_AT, atomiceth::RKEY),
+        swap_add: Bits<64> = Spot::number(RETH_AT, atomiceth::SWAP_ADD),
+        compare: Bits<64> = Spot::number(RETH_AT, atomiceth::COMPARE),
+    }
+}
+const _: () = {
+    assert!(atomiceth::VA.byte == reth::VA.byte && atomiceth::VA.bits == reth::VA.bits);
+    assert!(atomiceth::RKEY.byte == reth::RKEY.byte && atomiceth::RKEY.bits == reth::RKEY.bits);
+};
+
+header_record! {
+    /// AtomicAckETH of an ATOMIC ACK.
+    pub struct AtomicAckHeader {
+        original: Bits<64> = Spot::number(RETH_AT, atomicacketh::ORIGINAL),
     }
 }
 

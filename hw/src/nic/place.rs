@@ -5,6 +5,7 @@ use crate::leaf::{Beat, Ram, RamStyle, Skid, SyncFifo};
 use crate::prelude::*;
 use mprdma_spec::config::RECEIVE_WINDOW_LOG2;
 use mprdma_spec::descriptor::WcOpcode;
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
 
 /// What is left of an action when its frame is gone.
@@ -19,11 +20,16 @@ struct Rest {
     due_wsn: Bits<24>,
     cqn: Bits<16>,
     marker: bool,
-    /// For the READ book: PSN, cumulative point, and of a READ REQUEST the address (`wsn`: slot, `byte_len`: length).
+    /// For the READ book: PSN, cumulative point, and of a request the address (`wsn`: slot, `byte_len`: length) and an
+    /// ATOMIC's operands.
     psn: Bits<24>,
     aack: Bits<24>,
     iova: Bits<64>,
     request: bool,
+    atomic: bool,
+    swap: bool,
+    swap_add: Bits<64>,
+    compare: Bits<64>,
     read_tail: bool,
     advances: bool,
     /// Writes asked for up to this action, modulo 256.
@@ -40,10 +46,11 @@ struct Kept {
 block! {
     /// - In: `action` of the receiver engine; `frame`, the stored frames in the order of their actions; `written`, one
     ///   pulse per write of this block that the DMA write engine has handed to the bus.
-    /// - Out: `request` and `data` for the DMA write engine: the frame as it is, with the header bytes to skip; `ack`,
-    ///   after the last beat of the packet's frame is handed over; `completion`, when every write before it is on the bus,
-    ///   so that software never sees a completion before its data; `arrival`, for the READ book, under the same condition:
-    ///   arrivals that READs wait for, and markers, behind the completions before them.
+    /// - Out: `request` and `data` for the DMA write engine: the frame as it is, with the header bytes to skip, or one
+    ///   beat with the value that an ATOMIC ACK brings, which has no frame; `ack`, after the last beat is handed over;
+    ///   `completion`, when every write before it is on the bus, so that software never sees a completion before its data;
+    ///   `arrival`, for the READ book, under the same condition: arrivals that READs and ATOMICs wait for, and markers,
+    ///   behind the completions before them.
     /// - Latency: 2 cycles from `action` to `ack`, 1 from `frame` to `data`. One beat per cycle, no idle cycle between
     ///   frames; one completion per cycle, one idle cycle before each batch; one event per cycle.
     ///
@@ -86,6 +93,9 @@ block! {
             ask: Bit,
             asked_now: Bits<8>,
             flows: Bit,
+            value_only: Bit,
+            there: Bit,
+            ends: Bit,
             beat_goes: Bit,
             done: Bit,
             write_req: DmaWriteReq,
@@ -124,6 +134,7 @@ block! {
             slot_bits: Bits<3> = bits(RECEIVE_WINDOW_LOG2 as u64),
             last_one: Bits<8> = bits(1),
             most_completions: Bits<4> = bits(12),
+            value_bytes: Bits<7> = bits(ATOMIC_BYTES as u64),
         }
         sub {
             actions: SyncFifo<RxAction, 4> = SyncFifo::shallow(),
@@ -191,6 +202,10 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
         self.write_req.next.iova = self.head.val().iova;
         self.write_req.next.length = self.head.val().length;
         self.write_req.next.skip = self.head.val().header;
+        self.value_only.next = self.head.val().place & self.head.val().atomic;
+        if self.value_only.val() {
+            self.write_req.next.skip = bits::<7>(0);
+        }
         self.requests.in_data.next = self.write_req.val();
         self.ask.next = self.present.val()
             & self.head.val().place
@@ -208,19 +223,26 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
             & self.head.val().place
             & (self.begun.q.val() | self.requests.in_ready.val());
         self.data.next = self.frames.out_data.val();
-        self.data_valid.next = self.flows.val() & self.frames.out_valid.val();
-        self.beat_goes.next = self.frames.out_valid.val()
+        if self.value_only.val() {
+            self.data.next.data = bit_cast::<512, 64>(self.head.val().swap_add);
+            self.data.next.nbytes = self.value_bytes.val();
+            self.data.next.last = true;
+        }
+        self.there.next = self.frames.out_valid.val() | self.value_only.val();
+        self.ends.next = self.frames.out_data.val().last | self.value_only.val();
+        self.data_valid.next = self.flows.val() & self.there.val();
+        self.beat_goes.next = self.there.val()
             & ((self.flows.val() & self.data_ready.val())
                 | (self.present.val()
                     & self.room.val()
                     & self.head.val().discard
                     & !self.head.val().place));
-        self.frames.out_ready.next = self.beat_goes.val();
+        self.frames.out_ready.next = self.beat_goes.val() & !self.value_only.val();
 
         comment!("its end: the ACK, and what is left to do");
         self.done.next = self.present.val() & self.room.val();
         if self.head.val().place | self.head.val().discard {
-            self.done.next = self.beat_goes.val() & self.frames.out_data.val().last;
+            self.done.next = self.beat_goes.val() & self.ends.val();
         }
         self.actions.out_ready.next = self.done.val();
         if self.done.val() {
@@ -241,6 +263,10 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
         self.left_over.next.aack = self.head.val().ack.aack;
         self.left_over.next.iova = self.head.val().iova;
         self.left_over.next.request = self.head.val().request;
+        self.left_over.next.atomic = self.head.val().request & self.head.val().atomic;
+        self.left_over.next.swap = self.head.val().swap;
+        self.left_over.next.swap_add = self.head.val().swap_add;
+        self.left_over.next.compare = self.head.val().compare;
         self.left_over.next.read_tail = self.head.val().read_tail;
         self.left_over.next.advances = self.head.val().advances;
         self.left_over.next.asked = self.asked_now.val();
@@ -316,6 +342,10 @@ impl<const QPW: usize, const TW: usize> Logic for Place<QPW, TW> {
         self.news.next.slot = self.rest.val().wsn.get_bits::<4>(0);
         self.news.next.iova = self.rest.val().iova;
         self.news.next.length = self.rest.val().byte_len;
+        self.news.next.atomic = self.rest.val().atomic;
+        self.news.next.swap = self.rest.val().swap;
+        self.news.next.swap_add = self.rest.val().swap_add;
+        self.news.next.compare = self.rest.val().compare;
         self.news.next.marker = self.rest.val().marker;
         self.events.in_data.next = self.news.val();
         self.events.in_valid.next = self.pops.val() & self.tells.val();

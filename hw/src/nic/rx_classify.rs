@@ -4,6 +4,7 @@
 use super::types::{AckEvent, Doorbell, MrAnswer, MrQuery, QpError, ReadQuery, RxEvent, RxMeta};
 use crate::leaf::sync_fifo::SyncFifo;
 use crate::prelude::*;
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::wire::{bth, mpeth};
 
 /// `RxEvent::kind` of a data packet.
@@ -19,7 +20,7 @@ block! {
     /// - In: `meta` (parsed frames), `rq_db`, `error` (QPs that went to ERROR on the send side), `answer` (of the memory
     ///   region table, in the order of the questions), `read_answer` (of the READ book, likewise), `enable`.
     /// - Out: `ack` for the sender engine, `query` for the memory region table, `read_query` for the READ book (of READ
-    ///   RESPONSEs), `rx` for the receiver engine in the order of arrival; pulses `cnt_ack`, `cnt_data`, `cnt_no_qp`.
+    ///   RESPONSEs and ATOMIC ACKs), `rx` for the receiver engine in the order of arrival; pulses `cnt_ack`, `cnt_data`, `cnt_no_qp`.
     /// - Latency: 4 cycles to `ack`, 6 and the table's to `rx`. Initiation interval: 1.
     ///
     /// A waiting error or doorbell lets at most one packet go first, so that no flood of packets keeps receive WQEs or a
@@ -73,6 +74,8 @@ block! {
             is_ack: Bit,
             is_data: Bit,
             is_response: Bit,
+            is_atomic: Bit,
+            is_atomic_ack: Bit,
             room: Bit,
             turn: Bit,
             take_meta: Bit,
@@ -95,7 +98,10 @@ block! {
             op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
             op_first: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_FIRST)),
             op_request: Bits<8> = bits(u64::from(bth::opcode::MP_READ_REQUEST)),
-            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_READ_RESPONSE_ONLY)),
+            op_atomic_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ATOMIC_ACK)),
+            op_swap: Bits<8> = bits(u64::from(bth::opcode::MP_COMPARE_SWAP)),
+            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_FETCH_ADD)),
+            atomic_bytes: Bits<13> = bits(ATOMIC_BYTES as u64),
             flag_tail: Bits<8> = bits(u64::from(mpeth::FLAG_TAIL)),
             kind_data: Bits<2> = bits(KIND_DATA),
             kind_discard: Bits<2> = bits(KIND_DISCARD),
@@ -188,9 +194,15 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.known.next = (self.head.val().qpn < self.qps.val()) & self.enable.val();
         self.is_ack.next = self.head.val().opcode == self.op_ack.val();
         self.is_data.next = (self.head.val().opcode >= self.op_first.val())
-            & (self.head.val().opcode <= self.op_last.val());
-        self.is_response.next =
-            self.is_data.val() & (self.head.val().opcode > self.op_request.val());
+            & (self.head.val().opcode <= self.op_last.val())
+            & !self.is_ack.val();
+        self.is_atomic_ack.next = self.head.val().opcode == self.op_atomic_ack.val();
+        self.is_atomic.next = (self.head.val().opcode == self.op_swap.val())
+            | (self.head.val().opcode == self.op_last.val());
+        // The codes above the READ REQUEST's, but for those of ATOMIC requests.
+        self.is_response.next = self.is_data.val()
+            & (self.head.val().opcode > self.op_request.val())
+            & !self.is_atomic.val();
         self.room.next = (self.pending.count.val() < self.most_pending.val())
             & self.acks.in_ready.val()
             & self.queries.in_ready.val()
@@ -232,6 +244,10 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.read_query_next.next.wsn = self.head.val().wsn;
         self.read_query_next.next.offset = self.head.val().offset;
         self.read_query_next.next.length = self.head.val().length;
+        if self.is_atomic_ack.val() {
+            self.read_query_next.next.length = self.atomic_bytes.val();
+        }
+        self.read_query_next.next.atomic = self.is_atomic_ack.val();
         self.read_query_next.next.tail = (self.head.val().flags & self.flag_tail.val()).any();
         self.read_queries.in_data.next = self.read_query_next.val();
         self.read_queries.in_valid.next = false;
@@ -253,6 +269,10 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
         self.incoming.next.length = self.head.val().length;
         self.incoming.next.header = self.head.val().header;
         self.incoming.next.stored = self.head.val().stored;
+        self.incoming.next.swap_add = self.head.val().swap_add;
+        self.incoming.next.compare = self.head.val().compare;
+        self.incoming.next.misaligned =
+            self.is_atomic.val() & self.head.val().raddr.get_bits::<3>(0).any();
         self.pending.in_valid.next = false;
         self.pulse_ack.d.next = false;
         self.pulse_data.d.next = false;
@@ -289,7 +309,8 @@ impl<const QPW: usize> Logic for RxClassify<QPW> {
 
         comment!("a data packet waits for its answer; the others pass in order");
         self.asks.next = self.pending.out_data.val().kind == self.kind_data.val();
-        self.asks_book.next = self.pending.out_data.val().opcode > self.op_request.val();
+        self.asks_book.next = (self.pending.out_data.val().opcode > self.op_request.val())
+            & (self.pending.out_data.val().opcode <= self.op_atomic_ack.val());
         self.answered.next = self.answers.out_valid.val();
         if self.asks_book.val() {
             self.answered.next = self.read_answers.out_valid.val();

@@ -8,6 +8,15 @@ use mprdma_spec::command::{qp_image, Opcode, MASK_SENDER};
 use mprdma_spec::descriptor::{WrOpcode, WQE_SYNC};
 use mprdma_spec::wire::{bth, mpeth};
 
+// `Message::kind`: what the packets of a message are.
+const WRITE: u64 = 0;
+const WRITE_IMM: u64 = 1;
+const READ: u64 = 2;
+const READ_RESPONSE: u64 = 3;
+const COMPARE_SWAP: u64 = 4;
+const FETCH_ADD: u64 = 5;
+const ATOMIC_ACK: u64 = 6;
+
 record! {
     /// The field of `qp_image` that says which groups a MODIFY_QP takes.
     pub struct MaskField {
@@ -26,7 +35,9 @@ pub struct RingState {
     pub cursor: Bits<6>,
 }
 
-/// What is kept of a launched message.
+/// What is kept of a launched message. An ATOMIC or its answer reads no memory here, so its values lie where others have
+/// theirs: the one to swap in or to add, or the answer's, in `length` (low half) and `imm`, the one to compare with in
+/// `iova`.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 pub struct Message {
     pub first_psn: Bits<24>,
@@ -38,11 +49,9 @@ pub struct Message {
     pub imm: Bits<32>,
     pub wsn: Bits<24>,
     pub mtu: Bits<3>,
-    pub with_imm: bool,
+    /// `WRITE` to `ATOMIC_ACK`.
+    pub kind: Bits<3>,
     pub sync: bool,
-    /// A READ REQUEST, or the answer to one of the peer's.
-    pub read: bool,
-    pub response: bool,
 }
 
 #[derive(LogicState, Copy, Clone, Debug, PartialEq)]
@@ -127,6 +136,15 @@ block! {
             read_place: Bits<22>,
             write_place: Bits<22>,
             stored: Message,
+            kind: Bits<3>,
+            asks_swap: Bit,
+            asks_add: Bit,
+            is_imm: Bit,
+            is_read: Bit,
+            is_response: Bit,
+            is_atomic_request: Bit,
+            is_atomic_ack: Bit,
+            is_atomic: Bit,
             distance: Bits<24>,
             depth: Bits<6>,
             candidate: Bits<7>,
@@ -170,6 +188,15 @@ block! {
             mask_sender: Bits<8> = bits(MASK_SENDER),
             op_imm: Bits<8> = bits(WrOpcode::RdmaWriteWithImm as u64),
             op_read: Bits<8> = bits(WrOpcode::RdmaRead as u64),
+            op_swap: Bits<8> = bits(WrOpcode::AtomicCmpAndSwp as u64),
+            op_add: Bits<8> = bits(WrOpcode::AtomicFetchAndAdd as u64),
+            kind_write: Bits<3> = bits(WRITE),
+            kind_imm: Bits<3> = bits(WRITE_IMM),
+            kind_read: Bits<3> = bits(READ),
+            kind_response: Bits<3> = bits(READ_RESPONSE),
+            kind_swap: Bits<3> = bits(COMPARE_SWAP),
+            kind_add: Bits<3> = bits(FETCH_ADD),
+            kind_atomic_ack: Bits<3> = bits(ATOMIC_ACK),
             wqe_sync: Bits<8> = bits(WQE_SYNC),
             write_first: Bits<8> = bits(bth::opcode::MP_WRITE_FIRST as u64),
             write_middle: Bits<8> = bits(bth::opcode::MP_WRITE_MIDDLE as u64),
@@ -182,6 +209,9 @@ block! {
             response_middle: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_MIDDLE as u64),
             response_last: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_LAST as u64),
             response_only: Bits<8> = bits(bth::opcode::MP_READ_RESPONSE_ONLY as u64),
+            compare_swap: Bits<8> = bits(bth::opcode::MP_COMPARE_SWAP as u64),
+            fetch_add: Bits<8> = bits(bth::opcode::MP_FETCH_ADD as u64),
+            atomic_ack: Bits<8> = bits(bth::opcode::MP_ATOMIC_ACK as u64),
             flag_retx: Bits<8> = bits(mpeth::FLAG_RETX as u64),
             flag_sync: Bits<8> = bits(mpeth::FLAG_SYNC as u64),
             flag_tail: Bits<8> = bits(mpeth::FLAG_TAIL as u64),
@@ -316,10 +346,31 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
         self.stored.next.imm = self.item.q.val().imm;
         self.stored.next.wsn = self.item.q.val().wsn;
         self.stored.next.mtu = self.item.q.val().mtu;
-        self.stored.next.with_imm = self.item.q.val().opcode == self.op_imm.val();
         self.stored.next.sync = (self.item.q.val().flags & self.wqe_sync.val()).any();
-        self.stored.next.read = self.item.q.val().opcode == self.op_read.val();
-        self.stored.next.response = self.item.q.val().response;
+        self.stored.next.kind = self.kind_write.val();
+        if self.item.q.val().opcode == self.op_imm.val() {
+            self.stored.next.kind = self.kind_imm.val();
+        }
+        if self.item.q.val().opcode == self.op_read.val() {
+            self.stored.next.kind = self.kind_read.val();
+            if self.item.q.val().response {
+                self.stored.next.kind = self.kind_response.val();
+            }
+        }
+        self.asks_swap.next = self.item.q.val().opcode == self.op_swap.val();
+        self.asks_add.next = self.item.q.val().opcode == self.op_add.val();
+        if self.asks_swap.val() | self.asks_add.val() {
+            self.stored.next.kind = self.kind_swap.val();
+            if self.asks_add.val() {
+                self.stored.next.kind = self.kind_add.val();
+            }
+            if self.item.q.val().response {
+                self.stored.next.kind = self.kind_atomic_ack.val();
+            }
+            self.stored.next.length = self.item.q.val().swap_add.get_bits::<32>(0);
+            self.stored.next.imm = self.item.q.val().swap_add.get_bits::<32>(32);
+            self.stored.next.iova = self.item.q.val().compare;
+        }
 
         comment!("the message at hand against the PSN");
         self.distance.next = self.wanted.q.val().psn - self.message.q.val().first_psn;
@@ -329,6 +380,14 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
             bit_cast::<7, 6>(self.found.q.val()) + bit_cast::<7, 6>(self.stride.q.val());
 
         comment!("the packet inside the message");
+        self.kind.next = self.message.q.val().kind;
+        self.is_imm.next = self.kind.val() == self.kind_imm.val();
+        self.is_read.next = self.kind.val() == self.kind_read.val();
+        self.is_response.next = self.kind.val() == self.kind_response.val();
+        self.is_atomic_request.next =
+            (self.kind.val() == self.kind_swap.val()) | (self.kind.val() == self.kind_add.val());
+        self.is_atomic_ack.next = self.kind.val() == self.kind_atomic_ack.val();
+        self.is_atomic.next = self.is_atomic_request.val() | self.is_atomic_ack.val();
         self.mtu_bytes.next = self.base_mtu.val() << self.message.q.val().mtu;
         self.byte_offset.next =
             (bit_cast::<32, 24>(self.offset.q.val()) << 7) << self.message.q.val().mtu;
@@ -356,23 +415,37 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
             if self.message.q.val().sync & !self.offset.q.val().get_bits::<8>(16).any() {
                 self.command.next.flags = self.command.val().flags | self.flag_sync.val();
             }
-            if self.message.q.val().with_imm {
+            if self.is_imm.val() {
                 self.command.next.imm = self.message.q.val().imm;
                 self.command.next.wsn = self.message.q.val().wsn;
             }
-            if self.message.q.val().read | self.message.q.val().response {
+            if self.is_read.val() | self.is_response.val() | self.is_atomic.val() {
                 self.command.next.wsn = self.message.q.val().wsn;
+            }
+            if self.is_atomic.val() {
+                self.command.next.swap_add = bit_cast::<64, 32>(self.message.q.val().length)
+                    | (bit_cast::<64, 32>(self.message.q.val().imm) << 32);
+            }
+            if self.is_atomic_request.val() {
+                self.command.next.compare = self.message.q.val().iova;
             }
             if self.last.q.val() {
                 self.command.next.flags = self.command.val().flags | self.flag_tail.val();
-                if self.message.q.val().with_imm {
+                if self.is_imm.val() {
                     self.command.next.flags = self.command.val().flags | self.flag_completion.val();
                 }
             }
-            if self.message.q.val().read {
+            if self.is_read.val() {
                 self.command.next.opcode = self.read_request.val();
                 self.command.next.dma_length = self.message.q.val().length;
-            } else if self.message.q.val().response {
+            } else if self.is_atomic_request.val() {
+                self.command.next.opcode = self.fetch_add.val();
+                if self.kind.val() == self.kind_swap.val() {
+                    self.command.next.opcode = self.compare_swap.val();
+                }
+            } else if self.is_atomic_ack.val() {
+                self.command.next.opcode = self.atomic_ack.val();
+            } else if self.is_response.val() {
                 self.command.next.opcode = self.response_middle.val();
                 if self.first.q.val() & self.last.q.val() {
                     self.command.next.opcode = self.response_only.val();
@@ -385,7 +458,7 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 self.command.next.opcode = self.write_first.val();
                 if self.last.q.val() {
                     self.command.next.opcode = self.write_only.val();
-                    if self.message.q.val().with_imm {
+                    if self.is_imm.val() {
                         self.command.next.opcode = self.write_only_imm.val();
                     }
                 }
@@ -393,7 +466,7 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 self.command.next.opcode = self.write_middle.val();
                 if self.last.q.val() {
                     self.command.next.opcode = self.write_last.val();
-                    if self.message.q.val().with_imm {
+                    if self.is_imm.val() {
                         self.command.next.opcode = self.write_last_imm.val();
                     }
                 }
@@ -554,8 +627,8 @@ impl<const QPW: usize, const RINGW: usize> Logic for Segment<QPW, RINGW> {
                 if self.ends.val() == self.message.q.val().packets {
                     self.length.d.next = self.rest.val().get_bits::<13>(0);
                 }
-                // A READ's length is that of the answer.
-                if self.message.q.val().read {
+                // A READ's length is that of the answer; an ATOMIC has a value in its place.
+                if self.is_read.val() | self.is_atomic.val() {
                     self.length.d.next = bits::<13>(0);
                 }
                 self.next.next.cursor = self.probe.q.val();

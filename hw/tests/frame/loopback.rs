@@ -34,6 +34,8 @@ fn what_is_commanded_arrives() {
             tx.peers.push(peer);
         }
         let (mut frames, mut lost) = (0, 0);
+        // Requests, answers.
+        let mut atomics = [0; 2];
         for _ in 0..60 {
             let mut commands = vec![];
             for _ in 0..8 {
@@ -93,6 +95,21 @@ fn what_is_commanded_arrives() {
                 if shape.imm {
                     assert_eq!(meta.imm, cmd.imm.to_u32());
                 }
+                if shape.atomic {
+                    assert_eq!(
+                        (meta.raddr, meta.rkey, meta.dma_length, meta.compare),
+                        (
+                            cmd.raddr.to_u64(),
+                            cmd.rkey.to_u32(),
+                            8,
+                            cmd.compare.to_u64()
+                        )
+                    );
+                }
+                if shape.atomic || shape.atomic_ack {
+                    assert_eq!(meta.swap_add, cmd.swap_add.to_u64());
+                    atomics[usize::from(shape.atomic_ack)] += 1;
+                }
                 assert!(!meta.ce);
                 if meta.stored {
                     let frame = rx.frames.pop_front().expect("a stored frame").bytes;
@@ -102,7 +119,10 @@ fn what_is_commanded_arrives() {
             assert!(commands.next().is_none() && rx.frames.is_empty());
         }
         assert_eq!(rx.counts, [frames, 0, 0, lost, 0]);
-        println!("{frames} frames, {lost} with a payload that could not be read");
+        println!(
+            "{frames} frames, {lost} with a payload that could not be read, ATOMICs {atomics:?}"
+        );
+        assert!(atomics.iter().all(|&n| n > 10), "{atomics:?}");
     }
 }
 
@@ -140,13 +160,21 @@ fn builder_in_both_simulators() {
             sim.cycle(|b| b.cfg_valid.next = false).unwrap();
         }
         let (mut packets, mut beats, mut acks, mut wanted) = (vec![], vec![], vec![], vec![]);
-        for qpn in 0..4 {
+        for (i, code) in [
+            opcode::MP_COMPARE_SWAP,
+            opcode::MP_READ_RESPONSE_ONLY,
+            opcode::MP_WRITE_ONLY_IMM,
+            opcode::MP_ATOMIC_ACK,
+            opcode::MP_WRITE_FIRST,
+        ]
+        .into_iter()
+        .enumerate()
+        {
             let mut cmd = random_packet(&mut rng, 1);
-            if !opcode::shape(cmd.opcode.to_u8()).unwrap().payload {
-                cmd.opcode = bits(opcode::MP_READ_RESPONSE_ONLY.into());
-            }
+            cmd.opcode = bits(code.into());
+            let qpn = i % 4;
             cmd.qpn = bits(qpn as u64);
-            let length = [0, 61, 130, 200][qpn]
+            let length = [0, 61, 130, 0, 200][i]
                 & if opcode::shape(cmd.opcode.to_u8()).unwrap().more {
                     !3
                 } else {
@@ -162,7 +190,7 @@ fn builder_in_both_simulators() {
                     peer: peers[qpn].clone(),
                     cmd,
                     payload,
-                    poisoned: qpn == 3,
+                    poisoned: i == 4,
                 }
                 .bytes(0x1234),
             );
@@ -179,7 +207,7 @@ fn builder_in_both_simulators() {
             );
         }
         let (mut seen, mut open) = (vec![], vec![]);
-        for _ in 0..110 {
+        for _ in 0..125 {
             let (packet, ack, beat) = (
                 packets.first().copied(),
                 acks.first().copied(),

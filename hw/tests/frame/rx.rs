@@ -7,7 +7,9 @@ use mprdma_hw::nic::rx_parse::RxParse;
 use mprdma_hw::prelude::*;
 use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::frame::{Body, Extensions, MAX_PAYLOAD};
-use mprdma_spec::wire::{bth, ethernet, icrc, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan};
+use mprdma_spec::wire::{
+    atomicacketh, atomiceth, bth, ethernet, icrc, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan,
+};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
@@ -29,6 +31,8 @@ pub struct Meta {
     pub rkey: u32,
     pub dma_length: u32,
     pub imm: u32,
+    pub swap_add: u64,
+    pub compare: u64,
     pub syndrome: u8,
     pub aack: u32,
     pub vp_echo: u16,
@@ -64,6 +68,8 @@ impl Meta {
             rkey: take(32) as u32,
             dma_length: take(32) as u32,
             imm: take(32) as u32,
+            swap_add: take(64) as u64,
+            compare: take(64) as u64,
             syndrome: take(8) as u8,
             aack: take(24) as u32,
             vp_echo: take(16) as u16,
@@ -73,7 +79,10 @@ impl Meta {
             stored: take(1) == 1,
         };
         let data = is_data(meta.opcode);
-        let target = data && opcode::shape(meta.opcode).unwrap().reth;
+        let shape = opcode::shape(meta.opcode)
+            .filter(|_| data)
+            .unwrap_or_default();
+        let target = shape.reth || shape.atomic;
         let ack = meta.opcode == opcode::MP_ACK;
         if !data {
             (meta.wsn, meta.offset) = (0, 0);
@@ -81,8 +90,14 @@ impl Meta {
         if !target {
             (meta.raddr, meta.rkey, meta.dma_length) = (0, 0, 0);
         }
-        if !data || !opcode::shape(meta.opcode).unwrap().imm {
+        if !shape.imm {
             meta.imm = 0;
+        }
+        if !shape.atomic && !shape.atomic_ack {
+            meta.swap_add = 0;
+        }
+        if !shape.atomic {
+            meta.compare = 0;
         }
         if !ack {
             (meta.syndrome, meta.aack, meta.vp_echo) = (0, 0, 0);
@@ -188,6 +203,21 @@ pub fn fate(frame: &[u8], faulty: bool, slots: usize) -> Fate {
             };
             at += reth::LEN;
             (meta.raddr, meta.rkey, meta.dma_length) = (reth.va(), reth.rkey(), reth.length());
+        }
+        if opcode::shape(code).unwrap().atomic {
+            let Ok(eth) = atomiceth::View::new(&packet[at..]) else {
+                return Malformed;
+            };
+            at += atomiceth::LEN;
+            (meta.raddr, meta.rkey, meta.dma_length) = (eth.va(), eth.rkey(), 8);
+            (meta.swap_add, meta.compare) = (eth.swap_add(), eth.compare());
+        }
+        if opcode::shape(code).unwrap().atomic_ack {
+            let Ok(eth) = atomicacketh::View::new(&packet[at..]) else {
+                return Malformed;
+            };
+            at += atomicacketh::LEN;
+            meta.swap_add = eth.original();
         }
         if opcode::shape(code).unwrap().imm {
             let Some(imm) = packet.get(at..at + 4) else {
@@ -640,6 +670,70 @@ fn bad_frames_are_counted_and_touch_no_neighbour() {
             .collect();
         compare(&mut bench, &mut rng, 128, &arrivals, false);
     }
+}
+
+/// A frame of each kind of ATOMIC, cut or grown to every length from BTH to a payload behind the headers.
+#[test]
+fn section_7_atomic_headers_of_every_length() {
+    let mut rng = rng(12);
+    let mut bench = Bench::new::<10>(128);
+    let mut arrivals = vec![];
+    let mut stored = 0;
+    for code in [
+        opcode::MP_COMPARE_SWAP,
+        opcode::MP_FETCH_ADD,
+        opcode::MP_ATOMIC_ACK,
+    ] {
+        for kind in 0..4 {
+            for length in (0..80).step_by(2) {
+                let (ip6, tagged) = (kind & 1 == 1, kind & 2 == 2);
+                let mut peer = Peer::random(&mut rng, ip6, tagged);
+                peer.dmac = OUR_MAC;
+                let mut cmd = random_packet(&mut rng, 4);
+                cmd.opcode = bits(code.into());
+                let mut bytes = Wanted::Data {
+                    peer,
+                    cmd,
+                    payload: vec![],
+                    poisoned: false,
+                }
+                .bytes(rng.random());
+                let at = mprdma_spec::wire::frame::locate(&bytes).unwrap();
+                bytes.truncate(at.icrc);
+                bytes.resize(at.bth + bth::LEN + length, rng.random());
+                bytes.extend([0; icrc::LEN]);
+                let datagram = bytes.len() - at.udp;
+                if ip6 {
+                    ipv6::PAYLOAD_LEN.set(&mut bytes[at.ip..], datagram as u64);
+                } else {
+                    ipv4::TOTAL_LEN.set(&mut bytes[at.ip..], (datagram + ipv4::LEN) as u64);
+                }
+                udp::LENGTH.set(&mut bytes[at.udp..], datagram as u64);
+                fix_checksum(&mut bytes);
+                fix_icrc(&mut bytes);
+                let arrival = Arrival::good(bytes);
+                let headers = mpeth::LEN
+                    + match code {
+                        opcode::MP_ATOMIC_ACK => atomicacketh::LEN,
+                        _ => atomiceth::LEN,
+                    };
+                match arrival.fate(128) {
+                    Fate::Good(meta) => {
+                        assert!(length >= headers && length % 4 == 0);
+                        assert_eq!(meta.length, length - headers);
+                        stored += usize::from(meta.stored);
+                    }
+                    fate => {
+                        assert_eq!(fate, Fate::Malformed);
+                        assert!(length < headers || length % 4 != 0);
+                    }
+                }
+                arrivals.push(arrival);
+            }
+        }
+    }
+    assert!(stored > 50, "only {stored} with a payload");
+    compare(&mut bench, &mut rng, 128, &arrivals, false);
 }
 
 #[test]

@@ -9,7 +9,9 @@ use mprdma_hw::prelude::*;
 use mprdma_spec::command::{qp_image, Opcode, MASK_ADDRESS, MASK_STATE};
 use mprdma_spec::wire::bth::opcode::{self, shape};
 use mprdma_spec::wire::frame::{Address, Body, Extensions, Tag, Transport};
-use mprdma_spec::wire::{aeth, icrc, ipv4, mpaeth, mpeth, reth, Frame, Psn, SackMap};
+use mprdma_spec::wire::{
+    aeth, atomicacketh, atomiceth, icrc, ipv4, mpaeth, mpeth, reth, Frame, Psn, SackMap,
+};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::VecDeque;
@@ -177,6 +179,15 @@ impl Wanted {
                         extensions: Extensions {
                             mpeth: Some(mpeth),
                             reth: shape.reth.then_some(reth),
+                            atomic: shape.atomic.then(|| atomiceth::Repr {
+                                va: cmd.raddr.to_u64(),
+                                rkey: cmd.rkey.to_u32(),
+                                swap_add: cmd.swap_add.to_u64(),
+                                compare: cmd.compare.to_u64(),
+                            }),
+                            atomic_ack: shape.atomic_ack.then(|| atomicacketh::Repr {
+                                original: cmd.swap_add.to_u64(),
+                            }),
                             ..Extensions::default()
                         },
                         payload,
@@ -231,9 +242,27 @@ impl Wanted {
     }
 }
 
+/// The opcodes of packets that the card sends as data.
+pub const DATA: [u8; 14] = [
+    opcode::MP_WRITE_FIRST,
+    opcode::MP_WRITE_MIDDLE,
+    opcode::MP_WRITE_LAST,
+    opcode::MP_WRITE_LAST_IMM,
+    opcode::MP_WRITE_ONLY,
+    opcode::MP_WRITE_ONLY_IMM,
+    opcode::MP_READ_REQUEST,
+    opcode::MP_READ_RESPONSE_FIRST,
+    opcode::MP_READ_RESPONSE_MIDDLE,
+    opcode::MP_READ_RESPONSE_LAST,
+    opcode::MP_READ_RESPONSE_ONLY,
+    opcode::MP_ATOMIC_ACK,
+    opcode::MP_COMPARE_SWAP,
+    opcode::MP_FETCH_ADD,
+];
+
 /// Whether the opcode is of a packet that the card sends as data.
 pub fn is_data(code: u8) -> bool {
-    (opcode::MP_WRITE_FIRST..=opcode::MP_READ_RESPONSE_ONLY).contains(&code)
+    DATA.contains(&code)
 }
 
 /// A random data packet, without length and marker.
@@ -242,9 +271,7 @@ pub fn random_packet(rng: &mut ChaCha8Rng, qps: u64) -> PacketCmd {
         qpn: bits(rng.random_range(0..qps)),
         vp: bits(rng.random::<u16>().into()),
         psn: bits(rng.random_range(0..1 << 24)),
-        opcode: bits(rng.random_range(
-            u64::from(opcode::MP_WRITE_FIRST)..=u64::from(opcode::MP_READ_RESPONSE_ONLY),
-        )),
+        opcode: bits(DATA[rng.random_range(0..DATA.len())].into()),
         flags: bits(rng.random_range(0..16)),
         wsn: bits(rng.random_range(0..1 << 24)),
         offset: bits(rng.random::<u16>().into()),
@@ -253,6 +280,8 @@ pub fn random_packet(rng: &mut ChaCha8Rng, qps: u64) -> PacketCmd {
         length: bits(0),
         dma_length: bits(rng.random::<u32>().into()),
         imm: bits(rng.random::<u32>().into()),
+        swap_add: bits(rng.random()),
+        compare: bits(rng.random()),
         marker: false,
     }
 }
@@ -582,6 +611,45 @@ fn every_kind_of_frame_is_what_the_codec_emits() {
             bench.cycle,
             poisoned.len()
         );
+    }
+}
+
+/// The three packets of ATOMIC over each kind of network, every byte between BTH and ICRC where the wire format has it.
+#[test]
+fn section_7_atomic_headers_are_what_the_wire_format_says() {
+    let mut rng = rng(8);
+    let mut bench = Bench::new("tx_build_128", 128);
+    bench.make_peers(&mut rng);
+    for qpn in 0..4 {
+        for (code, behind_mpeth) in [
+            (
+                opcode::MP_COMPARE_SWAP,
+                "0123456789abcdeffeedf00d1122334455667788a1a2a3a4a5a6a7a8",
+            ),
+            (
+                opcode::MP_FETCH_ADD,
+                "0123456789abcdeffeedf00d1122334455667788a1a2a3a4a5a6a7a8",
+            ),
+            (opcode::MP_ATOMIC_ACK, "1122334455667788"),
+        ] {
+            let mut cmd = random_packet(&mut rng, 1);
+            cmd.qpn = bits(qpn);
+            cmd.opcode = bits(code.into());
+            cmd.raddr = bits(0x0123_4567_89ab_cdef);
+            cmd.rkey = bits(0xfeed_f00d);
+            cmd.swap_add = bits(0x1122_3344_5566_7788);
+            cmd.compare = bits(0xa1a2_a3a4_a5a6_a7a8);
+            bench.send(cmd, vec![], false);
+            let seen = &bench.drain(&mut rng)[0].bytes;
+            let network = if qpn & 1 == 1 { 48 } else { 28 };
+            let bth = 14 + if qpn & 2 == 2 { 4 } else { 0 } + network;
+            assert_eq!(seen[bth], code);
+            let hex: String = seen[bth + 20..seen.len() - icrc::LEN]
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect();
+            assert_eq!(hex, behind_mpeth, "opcode {code:#x} to QP {qpn}");
+        }
     }
 }
 

@@ -16,7 +16,8 @@ use mprdma_model::receiver::{
     self, step, ReceiverContext, ReceiverEvent, ReceiverImage, ReceiverOutputs,
 };
 use mprdma_spec::command::{
-    qp_image, qp_status, Opcode, QpState, MASK_RECEIVER, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE,
+    qp_image, qp_status, Opcode, QpState, MASK_RECEIVER, RIGHT_REMOTE_ATOMIC, RIGHT_REMOTE_READ,
+    RIGHT_REMOTE_WRITE,
 };
 use mprdma_spec::status::WcStatus;
 use rand::Rng;
@@ -61,10 +62,14 @@ struct Report {
     commands: usize,
     /// Per counter of the engine, and given per operation.
     counts: [usize; 8],
-    operations: [usize; 11],
-    /// READ REQUESTs accepted, and last packets of READ RESPONSEs.
+    operations: [usize; 15],
+    /// READ REQUESTs and ATOMICs accepted, and last packets of READ RESPONSEs and ATOMIC ACKs.
     requests: usize,
     read_tails: usize,
+    /// Of both those of ATOMICs; those that had to wait for RTS; those that were refused.
+    atomics: [usize; 2],
+    atomics_waiting: usize,
+    atomics_refused: usize,
     placed: usize,
     due: usize,
     longest_run: u32,
@@ -146,8 +151,8 @@ impl Bench {
         qp_image::MTU.set(&mut image, rng.random_range(1..=5));
         qp_image::PKEY.set(&mut image, 0xffff - rng.random_range(0..3));
         qp_image::PD.set(&mut image, rng.random_range(0..3));
-        let mut rights = rng.random::<u8>() | 6;
-        for right in [RIGHT_REMOTE_WRITE, RIGHT_REMOTE_READ] {
+        let mut rights = rng.random::<u8>() | 14;
+        for right in [RIGHT_REMOTE_WRITE, RIGHT_REMOTE_READ, RIGHT_REMOTE_ATOMIC] {
             if chance(rng, 7) {
                 rights &= !(right as u8);
             }
@@ -254,17 +259,25 @@ impl Bench {
         let filling = self.filling();
         let rng = &mut self.rng;
         let mtu = 128_u64 << context.mtu;
-        // WRITEs, then READ REQUEST 12, READ RESPONSE FIRST 13, MIDDLE 14, LAST 15, ONLY 16.
-        let operation = match rng.random_range(0..8) {
+        // WRITEs, then READ REQUEST 12, READ RESPONSE FIRST 13, MIDDLE 14, LAST 15, ONLY 16; ATOMIC ACK 18, COMPARE SWAP 19,
+        // FETCH ADD 20.
+        let operation = match rng.random_range(0..9) {
             0 if !filling => 12,
             0..6 => rng.random_range(6..=11_u64),
+            6 => rng.random_range(18..=20),
             _ => rng.random_range(12..=16),
         };
-        let (request, response) = (operation == 12, operation > 12);
+        let atomic = operation > 18;
+        let (request, response) = (operation == 12 || atomic, matches!(operation, 13..=18));
+        let right = match operation {
+            12 => RIGHT_REMOTE_READ,
+            _ if atomic => RIGHT_REMOTE_ATOMIC,
+            _ => RIGHT_REMOTE_WRITE,
+        };
         let length = match operation {
             6 | 7 | 13 | 14 => mtu,
             8 | 9 | 15 => rng.random_range(1..=mtu),
-            12 => 0,
+            12 | 18.. => 0,
             _ => [0, 1, mtu, rng.random_range(0..=mtu)][rng.random_range(0..4)],
         };
         let immediate = operation == 9 || operation == 11;
@@ -298,6 +311,7 @@ impl Bench {
             imm: bits(rng.random_range(0..1 << 32)),
             dma_length: bits(match operation {
                 12 => [0, 1, mtu << 16, rng.random_range(0..=mtu << 16)][rng.random_range(0..4)],
+                _ if atomic => 8,
                 // What stands where a WRITE has its RETH.
                 13.. => rng.random_range(0..1 << 32),
                 _ => length,
@@ -310,17 +324,24 @@ impl Bench {
                 rights: match response {
                     // The READ book knows of no rights.
                     true => bits(0),
-                    false if request => bits(rng.random_range(0..256) | RIGHT_REMOTE_READ),
-                    false => bits(rng.random_range(0..256) | RIGHT_REMOTE_WRITE),
+                    false => bits(rng.random_range(0..256) | right),
                 },
                 pd: bits(if response { 0 } else { context.pd.into() }),
                 iova: bits(rng.random()),
             },
+            swap_add: bits(rng.random()),
+            compare: bits(rng.random()),
+            // Of others it does not matter.
+            misaligned: !atomic && chance(rng, 50),
         };
-        if !filling && chance(rng, 4) {
+        if !filling && chance(rng, if operation >= 18 { 8 } else { 4 }) {
             match rng.random_range(0..22) {
-                0 | 1 | 4 | 18 if request => event.mr.rights = bits(!RIGHT_REMOTE_READ & 0xff),
+                0 | 1 | 4 | 18 if request => event.mr.rights = bits(!right & 0xff),
                 2 if request => event.mr.hit = false,
+                5 | 6 if operation >= 18 => {
+                    event.length = bits([8, 1, mtu][rng.random_range(0..3)])
+                }
+                14..=16 | 19 if atomic => event.misaligned = true,
                 14..=16 | 19 if request => event.dma_length = bits((mtu << 16) + 1),
                 20 if request => event.wsn = bits(16 << rng.random_range(0..20)),
                 21 if response => event.mr.hit = false,
@@ -494,6 +515,12 @@ impl Bench {
         }
         self.report.requests += usize::from(out.request);
         self.report.read_tails += usize::from(out.response_ends);
+        self.report.atomics[0] += usize::from(out.request && out.atomic);
+        self.report.atomics[1] += usize::from(out.response_ends && out.atomic);
+        if packet.is_some_and(|packet| matches!(packet.opcode & 0x1f, 18..=20)) {
+            self.report.atomics_waiting += usize::from(counts.rnr);
+            self.report.atomics_refused += usize::from(counts.access);
+        }
         self.report.placed += usize::from(out.place);
         self.report.due += out.due as usize;
         let slid = context.rcv_nxt.wrapping_sub(before.rcv_nxt) & 0xff_ffff;
@@ -649,6 +676,7 @@ fn rx_event(record: &RxEvent) -> ReceiverEvent {
             stamp: number(record.stamp) as u16,
             imm: number(record.imm) as u32,
             dma_length: number(record.dma_length) as u32,
+            misaligned: record.misaligned,
             length: number(record.length) as u16,
             stored: record.stored,
             mr: receiver::MrAnswer {
@@ -700,6 +728,8 @@ fn action(
         due: bits(out.due.into()),
         request: out.request,
         read_tail: out.response_ends,
+        atomic: out.atomic,
+        swap: out.request && record.opcode.index() & 0x1f == 19,
         advances: out.ack.is_some_and(|ack| ack.aack != before.rcv_nxt),
         marker: out.marker,
         ..RxAction::default()
@@ -713,6 +743,8 @@ fn action(
         due: all(),
         request: true,
         read_tail: true,
+        atomic: true,
+        swap: true,
         advances: true,
         marker: true,
         ..RxAction::default()
@@ -724,9 +756,19 @@ fn action(
     if out.request || out.response_ends {
         (expected.wsn, care.wsn) = (record.wsn, all());
     }
+    if out.atomic {
+        (expected.swap_add, care.swap_add) = (record.swap_add, all());
+    }
+    if out.atomic && out.request {
+        (expected.compare, care.compare) = (record.compare, all());
+    }
     if out.place {
         (expected.iova, care.iova) = (record.mr.iova, all());
         (expected.length, care.length) = (record.length, all());
+    }
+    if out.place && out.atomic {
+        expected.length = bits(8);
+    } else if out.place {
         (expected.header, care.header) = (record.header, all());
     }
     if let Some(ack) = out.ack {
@@ -804,6 +846,8 @@ fn equals_the_model_128() {
     assert!(report.longest_run >= 120);
     assert!(report.counts.iter().all(|&n| n > 5), "every rule is met");
     assert!(report.requests > 100 && report.read_tails > 100);
+    assert!(report.atomics.iter().all(|&n| n > 50));
+    assert!(report.atomics_waiting > 20 && report.atomics_refused > 10);
 }
 
 /// Enough to notice most faults, for the mutation check.

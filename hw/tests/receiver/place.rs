@@ -44,6 +44,8 @@ struct Source {
     beats: usize,
     writes: usize,
     completions: usize,
+    /// Values without a frame.
+    values: usize,
 }
 
 impl Source {
@@ -60,6 +62,7 @@ impl Source {
             beats: 0,
             writes: 0,
             completions: 0,
+            values: 0,
         }
     }
 
@@ -72,8 +75,10 @@ impl Source {
             cqn: bits(rng.random_range(0..64)),
             ..RxAction::default()
         };
+        let mut value = false;
         match rng.random_range(0..100) {
-            0..60 => action.place = true,
+            0..50 => action.place = true,
+            50..60 => value = true,
             60..75 => action.discard = true,
             75..78 => {
                 action.marker = true;
@@ -112,6 +117,25 @@ impl Source {
             }
             self.frames.extend(beats);
         }
+        action.swap_add = bits(rng.random());
+        action.compare = bits(rng.random());
+        // An ATOMIC ACK: its value is one beat, and there is no frame.
+        if value {
+            (action.place, action.atomic) = (true, true);
+            action.length = bits(8);
+            action.header = bits(rng.random_range(54..=110));
+            self.writes += 1;
+            self.beats += 1;
+            self.values += 1;
+            self.expected
+                .data
+                .push_back(Beat::new(&action.swap_add.to_u64().to_le_bytes(), true));
+            self.expected.requests.push_back(DmaWriteReq {
+                iova: action.iova,
+                length: bits(8),
+                skip: bits(0),
+            });
+        }
         if !action.marker {
             action.ack = AckCmd {
                 qpn: action.qpn,
@@ -141,6 +165,9 @@ impl Source {
             action.read_tail = !action.store && !action.request && chance(rng, 20);
             action.advances = chance(rng, 40);
         }
+        if action.request {
+            (action.atomic, action.swap) = (rng.random(), rng.random());
+        }
         if action.request || action.read_tail {
             action.wsn = bits(rng.random_range(0..16));
             action.byte_len = bits(rng.random_range(0..1 << 31));
@@ -155,6 +182,10 @@ impl Source {
                 slot: action.wsn.get_bits::<4>(0),
                 iova: action.iova,
                 length: action.byte_len,
+                atomic: action.request && action.atomic,
+                swap: action.swap,
+                swap_add: action.swap_add,
+                compare: action.compare,
                 marker: false,
             };
             self.expected.events.push_back((event, self.writes, 0));
@@ -298,7 +329,9 @@ fn bench(dut: &mut impl Dut, steps: usize) {
     assert!(left.requests.is_empty() && left.data.is_empty() && left.acks.is_empty());
     assert!(left.completions.is_empty() && left.events.is_empty());
     println!("{beats_done} beats, {completions_done} completions, up to {most_due} at once, {events_done} events, {markers_done} markers");
-    assert!(beats_done > steps / 4 && completions_done > 0 && markers_done > 0);
+    assert!(
+        beats_done > steps / 4 && completions_done > 0 && markers_done > 0 && source.values > 0
+    );
 }
 
 both!(place, bench, Block::default(), 900);

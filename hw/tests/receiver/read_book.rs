@@ -182,6 +182,7 @@ fn ask(qp: &Qp, qpn: usize, rng: &mut ChaCha8Rng, now: usize) -> (ReadQuery, Ask
         offset: bits(offset),
         length: bits(length),
         tail,
+        ..ReadQuery::default()
     };
     let answer = MrAnswer {
         hit: qp.valid && own.is_some() && wsn < 16 && fits,

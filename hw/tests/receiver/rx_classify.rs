@@ -32,7 +32,11 @@ struct Expected {
     read_queries: VecDeque<ReadQuery>,
     /// ACKs, data packets, others.
     counts: [usize; 3],
+    /// ATOMIC ACKs, ATOMICs, misaligned ones.
+    atomics: [usize; 3],
 }
+
+const ATOMICS: [u8; 2] = [opcode::MP_COMPARE_SWAP, opcode::MP_FETCH_ADD];
 
 /// What the region table of the test says.
 fn answer(query: &MrQuery) -> MrAnswer {
@@ -48,6 +52,7 @@ fn answer(query: &MrQuery) -> MrAnswer {
 fn read_answer(query: &ReadQuery) -> MrAnswer {
     MrAnswer {
         hit: query.tail,
+        pd: bits(query.atomic.into()),
         iova: bit_cast::<64, 24>(query.wsn)
             + (bit_cast::<64, 16>(query.offset) << 24)
             + (bit_cast::<64, 13>(query.length) << 40),
@@ -58,11 +63,12 @@ fn read_answer(query: &ReadQuery) -> MrAnswer {
 fn random_meta(rng: &mut ChaCha8Rng) -> RxMeta {
     let opcode = match rng.random_range(0..10) {
         0..3 => rng.random_range(opcode::MP_WRITE_FIRST..=opcode::MP_WRITE_ONLY_IMM),
-        3..5 => rng.random_range(opcode::MP_READ_REQUEST..=opcode::MP_READ_RESPONSE_ONLY),
+        3 => rng.random_range(opcode::MP_READ_REQUEST..=opcode::MP_READ_RESPONSE_ONLY),
+        4 => rng.random_range(opcode::MP_ATOMIC_ACK..=opcode::MP_FETCH_ADD),
         5..8 => opcode::MP_ACK,
         8 => [
             opcode::MP_WRITE_FIRST - 1,
-            opcode::MP_ACK + 1,
+            opcode::MP_FETCH_ADD + 1,
             opcode::RC_ACK,
             opcode::RC_WRITE_ONLY,
             opcode::CNP,
@@ -88,10 +94,13 @@ fn random_meta(rng: &mut ChaCha8Rng) -> RxMeta {
         wsn: bits(rng.random_range(0..1 << 24)),
         offset: bits(rng.random_range(0..1 << 16)),
         stamp: bits(rng.random_range(0..1 << 16)),
-        raddr: bits(rng.random()),
+        // Half of them multiples of 8.
+        raddr: bits(rng.random::<u64>() & !(7 * rng.random_range(0..2))),
         rkey: bits(rng.random_range(0..1 << 32)),
         dma_length: bits(rng.random_range(0..1 << 32)),
         imm: bits(rng.random_range(0..1 << 32)),
+        swap_add: bits(rng.random()),
+        compare: bits(rng.random()),
         syndrome: bits(rng.random_range(0..1 << 8)),
         aack: bits(rng.random_range(0..1 << 24)),
         vp_echo: bits(rng.random_range(0..1 << 16)),
@@ -124,7 +133,13 @@ impl Expected {
             header: meta.header,
             stored: meta.stored,
             mr: MrAnswer::default(),
+            swap_add: meta.swap_add,
+            compare: meta.compare,
+            misaligned: ATOMICS.contains(&code) && meta.raddr.get_bits::<3>(0).any(),
         };
+        let answers = (opcode::MP_READ_RESPONSE_FIRST..=opcode::MP_READ_RESPONSE_ONLY)
+            .contains(&code)
+            || code == opcode::MP_ATOMIC_ACK;
         if known && code == opcode::MP_ACK {
             self.counts[0] += 1;
             self.acks.push_back(AckEvent {
@@ -137,22 +152,31 @@ impl Expected {
                 stamp: meta.stamp,
                 map: meta.map,
             });
-        } else if known
-            && (opcode::MP_READ_RESPONSE_FIRST..=opcode::MP_READ_RESPONSE_ONLY).contains(&code)
-        {
+        } else if known && answers {
             self.counts[1] += 1;
             let query = ReadQuery {
                 qpn: event.qpn,
                 wsn: meta.wsn,
                 offset: meta.offset,
-                length: meta.length,
+                length: if code == opcode::MP_ATOMIC_ACK {
+                    bits(8)
+                } else {
+                    meta.length
+                },
                 tail: meta.flags.get_bit(2),
+                atomic: code == opcode::MP_ATOMIC_ACK,
             };
+            self.atomics[0] += usize::from(query.atomic);
             event.mr = read_answer(&query);
             self.read_queries.push_back(query);
             self.packets.push_back((event, out));
-        } else if known && (opcode::MP_WRITE_FIRST..=opcode::MP_READ_REQUEST).contains(&code) {
+        } else if known
+            && ((opcode::MP_WRITE_FIRST..=opcode::MP_READ_REQUEST).contains(&code)
+                || ATOMICS.contains(&code))
+        {
             self.counts[1] += 1;
+            self.atomics[1] += usize::from(ATOMICS.contains(&code) && !event.misaligned);
+            self.atomics[2] += usize::from(event.misaligned);
             let query = MrQuery {
                 key: meta.rkey,
                 va: meta.raddr,
@@ -361,6 +385,7 @@ fn bench(dut: &mut impl Dut, steps: usize) {
     assert!(expected.errors.is_empty() && expected.acks.is_empty());
     println!("events by kind {kinds:?}, counts {counted:?}, an error or doorbell waited for at most {longest_wait} events");
     assert!(kinds[..3].iter().all(|&n| n > 0));
+    assert!(expected.atomics.iter().all(|&n| n > 0));
     // Those already sorted (27), and one packet before each of the doorbells and errors that wait.
     assert!(longest_wait <= 90, "{longest_wait}");
 }

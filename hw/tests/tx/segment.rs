@@ -10,7 +10,7 @@ use mprdma_spec::descriptor::{WrOpcode, WQE_SYNC};
 use mprdma_spec::wire::{bth, mpeth};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 const QPW: usize = 2;
 const QPS: u64 = 1 << QPW;
@@ -48,13 +48,25 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
             break length;
         }
     };
-    // WRITE, WRITE with immediate, READ, answer to a READ.
-    let kind = rng.random_range(0..4u64);
-    let response = kind == 3;
+    // WRITE, WRITE with immediate, READ, ATOMICs, then answers to READs and to ATOMICs, and the WRITE of nobody.
+    let kind = rng.random_range(0..9usize);
+    let (opcode, response) = [
+        (WrOpcode::RdmaWrite, false),
+        (WrOpcode::RdmaWriteWithImm, false),
+        (WrOpcode::RdmaRead, false),
+        (WrOpcode::AtomicCmpAndSwp, false),
+        (WrOpcode::AtomicFetchAndAdd, false),
+        (WrOpcode::RdmaRead, true),
+        (WrOpcode::AtomicCmpAndSwp, true),
+        (WrOpcode::AtomicFetchAndAdd, true),
+        (WrOpcode::RdmaWrite, true),
+    ][kind];
+    let empty = response && opcode == WrOpcode::RdmaWrite;
+    let length = if empty { 0 } else { length };
     let failed = !response && chance(rng, 5);
     let packets = if failed {
         0
-    } else if kind == WrOpcode::RdmaRead as u64 {
+    } else if opcode.is_atomic() || opcode == WrOpcode::RdmaRead && !response {
         1
     } else {
         length.div_ceil(bytes).max(1)
@@ -63,7 +75,7 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         qpn: qpn.to_bits(),
         slot: slot.to_bits(),
         wqe_index: rng.random_range(0..1u64 << 16).to_bits(),
-        opcode: if response { 0 } else { kind }.to_bits(),
+        opcode: (opcode as u64).to_bits(),
         flags: if response {
             0
         } else {
@@ -74,10 +86,22 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         first_psn: u64::from(first_psn).to_bits(),
         packets: packets.to_bits(),
         iova: rng.random_range(0..u64::MAX >> 1).to_bits(),
-        raddr: rng.random_range(0..u64::MAX >> 1).to_bits(),
-        rkey: rng.random_range(0..1u64 << 32).to_bits(),
+        raddr: if empty {
+            0
+        } else {
+            rng.random_range(0..u64::MAX >> 1)
+        }
+        .to_bits(),
+        rkey: if empty {
+            0
+        } else {
+            rng.random_range(0..1u64 << 32)
+        }
+        .to_bits(),
         length: length.to_bits(),
         imm: rng.random_range(0..1u64 << 32).to_bits(),
+        swap_add: rng.random::<u64>().to_bits(),
+        compare: rng.random::<u64>().to_bits(),
         wsn: rng.random_range(0..1u64 << 24).to_bits(),
         mtu: mtu.to_bits(),
         response,
@@ -91,14 +115,24 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     let packets = message.packets.to_u64();
     let first = index == 0;
     let last = index + 1 == packets;
-    let imm = message.opcode.to_u64() == WrOpcode::RdmaWriteWithImm as u64;
-    let read = message.opcode.to_u64() == WrOpcode::RdmaRead as u64;
+    let asked = |opcode: WrOpcode| message.opcode.to_u64() == opcode as u64;
+    let imm = asked(WrOpcode::RdmaWriteWithImm);
+    let read = asked(WrOpcode::RdmaRead) && !message.response;
+    let data = asked(WrOpcode::RdmaRead) && message.response;
+    let (swap, add) = (
+        asked(WrOpcode::AtomicCmpAndSwp),
+        asked(WrOpcode::AtomicFetchAndAdd),
+    );
+    let atomic = swap || add;
     let opcode = match (first, last, imm) {
         _ if read => bth::opcode::MP_READ_REQUEST,
-        (true, true, _) if message.response => bth::opcode::MP_READ_RESPONSE_ONLY,
-        (true, false, _) if message.response => bth::opcode::MP_READ_RESPONSE_FIRST,
-        (false, true, _) if message.response => bth::opcode::MP_READ_RESPONSE_LAST,
-        (false, false, _) if message.response => bth::opcode::MP_READ_RESPONSE_MIDDLE,
+        _ if atomic && message.response => bth::opcode::MP_ATOMIC_ACK,
+        _ if swap => bth::opcode::MP_COMPARE_SWAP,
+        _ if add => bth::opcode::MP_FETCH_ADD,
+        (true, true, _) if data => bth::opcode::MP_READ_RESPONSE_ONLY,
+        (true, false, _) if data => bth::opcode::MP_READ_RESPONSE_FIRST,
+        (false, true, _) if data => bth::opcode::MP_READ_RESPONSE_LAST,
+        (false, false, _) if data => bth::opcode::MP_READ_RESPONSE_MIDDLE,
         (true, true, false) => bth::opcode::MP_WRITE_ONLY,
         (true, true, true) => bth::opcode::MP_WRITE_ONLY_IMM,
         (false, true, false) => bth::opcode::MP_WRITE_LAST,
@@ -118,7 +152,7 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
     ] {
         flags |= if set { flag } else { 0 };
     }
-    let length = if read {
+    let length = if read || atomic {
         0
     } else if last {
         message.length.to_u64() - index * bytes
@@ -131,7 +165,7 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
         psn: grant.psn,
         opcode: u64::from(opcode).to_bits(),
         flags: u64::from(flags).to_bits(),
-        wsn: if imm || read || message.response {
+        wsn: if imm || read || data || atomic {
             message.wsn
         } else {
             Bits::default()
@@ -146,6 +180,16 @@ fn expect(message: &Launch, grant: &Grant) -> (PacketCmd, u64) {
             length.to_bits()
         },
         imm: if imm { message.imm } else { Bits::default() },
+        swap_add: if atomic {
+            message.swap_add
+        } else {
+            Bits::default()
+        },
+        compare: if atomic && !message.response {
+            message.compare
+        } else {
+            Bits::default()
+        },
         marker: false,
     };
     (packet, message.iova.to_u64() + index * bytes)
@@ -187,6 +231,8 @@ struct Expected {
     slot: Option<u64>,
     packet: PacketCmd,
     iova: u64,
+    /// A WRITE that no work request asked for.
+    empty: bool,
     /// The message may have gone before the grant was served.
     optional: bool,
 }
@@ -211,6 +257,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
     let mut payloads: VecDeque<(u64, u64)> = VecDeque::new();
     let mut asked: VecDeque<(u64, u64)> = VecDeque::new();
     let (mut packets, mut dropped, mut markers, mut full, mut commands) = (0, 0, 0, 0, 0);
+    let (mut opcodes, mut empty) = (BTreeSet::new(), 0);
     // Grants of synchronised messages beyond offset 2^16.
     let mut beyond = 0;
     let mut stall = 30;
@@ -362,8 +409,12 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
                 if e.packet == out.packet {
                     if e.packet.marker {
                         markers += 1;
-                    } else if e.packet.length.any() {
-                        payloads.push_back((e.iova, e.packet.length.to_u64()));
+                    } else {
+                        opcodes.insert(e.packet.opcode.to_u64());
+                        empty += u64::from(e.empty);
+                        if e.packet.length.any() {
+                            payloads.push_back((e.iova, e.packet.length.to_u64()));
+                        }
                     }
                     packets += 1;
                     break;
@@ -409,6 +460,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
                     slot: None,
                     packet,
                     iova: 0,
+                    empty: false,
                     optional: false,
                 });
             } else if let Some(m) = queue.live.iter().find(|m| {
@@ -423,6 +475,7 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
                     slot,
                     packet,
                     iova,
+                    empty: m.response && m.opcode.to_u64() == WrOpcode::RdmaWrite as u64,
                     optional: emptied,
                 });
             }
@@ -452,9 +505,11 @@ fn drive<B: Bench<In = segment::In, Out = segment::Out>>(
     );
     assert!(asked.is_empty() && payloads.is_empty());
     assert!(!bench.cycle(&segment::In::default()).busy);
-    println!("{packets} packets ({markers} markers), {dropped} stale, {full} times full, {commands} commands, {beyond} long");
+    println!("{packets} packets ({markers} markers), {dropped} stale, {full} times full, {commands} commands, {beyond} long, {} opcodes, {empty} empty WRITEs", opcodes.len());
     assert!(packets > steps / 200 && dropped > 0);
     assert!(steps < 10_000 || (full > 0 && commands > 20 && markers > 0 && beyond > 0));
+    // WRITEs 6, READ REQUEST, READ RESPONSEs 4, ATOMICs 2 and their ACK.
+    assert!(steps < 10_000 || (opcodes.len() == 14 && empty > 0));
 }
 
 #[test]
@@ -478,6 +533,98 @@ fn verilated() {
                 60_000,
             );
         }
+    });
+}
+
+/// Each is one packet without payload, also when it is sent again; the operands are whole.
+#[test]
+fn section_7_atomic_and_the_empty_write_are_one_packet_each() {
+    with_big_stack(|| {
+        let mut bench = segment::Verilated::new(Segment::new());
+        bench.reset(|i| i.reset = true);
+        let mut rng = rng(11);
+        let (swap_add, compare) = (0x8123_4567_89ab_cdef_u64, 0xfedc_ba98_7654_3210_u64);
+        let cases = [
+            (
+                WrOpcode::AtomicCmpAndSwp,
+                false,
+                bth::opcode::MP_COMPARE_SWAP,
+            ),
+            (
+                WrOpcode::AtomicFetchAndAdd,
+                false,
+                bth::opcode::MP_FETCH_ADD,
+            ),
+            (WrOpcode::AtomicCmpAndSwp, true, bth::opcode::MP_ATOMIC_ACK),
+            (
+                WrOpcode::AtomicFetchAndAdd,
+                true,
+                bth::opcode::MP_ATOMIC_ACK,
+            ),
+            (WrOpcode::RdmaWrite, true, bth::opcode::MP_WRITE_ONLY),
+        ];
+        let mut launches = Source::<Launch>::new(100);
+        let mut grants = Source::<Grant>::new(100);
+        let mut expected = VecDeque::new();
+        for (i, (opcode, response, code)) in cases.into_iter().enumerate() {
+            let atomic = opcode.is_atomic();
+            launches.items.push_back(Launch {
+                slot: (i as u64).to_bits(),
+                opcode: (opcode as u64).to_bits(),
+                flags: if response { 0 } else { WQE_SYNC }.to_bits(),
+                first_psn: (i as u64).to_bits(),
+                packets: 1u64.to_bits(),
+                raddr: if atomic { 0x1000u64 } else { 0 }.to_bits(),
+                rkey: if atomic { 7u64 } else { 0 }.to_bits(),
+                length: if atomic { 8u64 } else { 0 }.to_bits(),
+                swap_add: swap_add.to_bits(),
+                compare: compare.to_bits(),
+                wsn: (i as u64 + 3).to_bits(),
+                mtu: 3u64.to_bits(),
+                response,
+                ..Launch::default()
+            });
+            for retx in [false, true] {
+                grants.items.push_back(Grant {
+                    psn: (i as u64).to_bits(),
+                    retx,
+                    ..Grant::default()
+                });
+                let flags = mpeth::FLAG_TAIL
+                    | if retx { mpeth::FLAG_RETX } else { 0 }
+                    | if response { 0 } else { mpeth::FLAG_SYNC };
+                expected.push_back(PacketCmd {
+                    psn: (i as u64).to_bits(),
+                    opcode: u64::from(code).to_bits(),
+                    flags: u64::from(flags).to_bits(),
+                    wsn: if atomic { i as u64 + 3 } else { 0 }.to_bits(),
+                    raddr: if atomic { 0x1000u64 } else { 0 }.to_bits(),
+                    rkey: if atomic { 7u64 } else { 0 }.to_bits(),
+                    swap_add: if atomic { swap_add } else { 0 }.to_bits(),
+                    compare: if atomic && !response { compare } else { 0 }.to_bits(),
+                    ..PacketCmd::default()
+                });
+            }
+        }
+        for _ in 0..200 {
+            let mut inputs = segment::In {
+                packet_ready: true,
+                payload_req_ready: true,
+                ..segment::In::default()
+            };
+            (inputs.launch, inputs.launch_valid) = launches.show(&mut rng);
+            if launches.items.is_empty() {
+                (inputs.grant, inputs.grant_valid) = grants.show(&mut rng);
+            }
+            let out = bench.cycle(&inputs);
+            launches.taken(out.launch_ready);
+            grants.taken(out.grant_ready);
+            assert!(!out.payload_req_valid, "there is nothing to read");
+            if out.packet_valid {
+                assert_eq!(Some(out.packet), expected.pop_front());
+            }
+        }
+        assert!(expected.is_empty());
     });
 }
 

@@ -96,17 +96,17 @@ wire! {
     CfgReq { op, index, image }
     Doorbell { number, index, arm }
     Launch {
-        qpn, slot, wqe_index, opcode, flags, status, first_psn, packets, iova, raddr, rkey, length, imm, wsn, mtu,
-        response
+        qpn, slot, wqe_index, opcode, flags, status, first_psn, packets, iova, raddr, rkey, length, imm, swap_add, compare,
+        wsn, mtu, response
     }
     Work { qpn, packets, sync }
     Retired { qpn, ring, packets, own }
-    Respond { qpn, life, slot, iova, length }
+    Respond { qpn, life, slot, iova, length, atomic }
     QpMark { qpn }
     QpError { qpn, status }
     Grant { qpn, psn, vp, retx, marker }
     Progress { qpn, una, status }
-    PacketCmd { qpn, vp, psn, opcode, flags, wsn, offset, raddr, rkey, length, dma_length, imm, marker }
+    PacketCmd { qpn, vp, psn, opcode, flags, wsn, offset, raddr, rkey, length, dma_length, imm, swap_add, compare, marker }
     MrQuery { key, va, length }
     MrAnswer { hit, rights, pd, iova }
     Completion { cqn, qpn, wqe_index, byte_len, imm, with_imm, status, opcode }

@@ -34,20 +34,20 @@ pub const SYNDROME_REMOTE_ACCESS: u8 = Syndrome::Nak(Nak::RemoteAccess).byte();
 /// Receive WQEs whose completion may wait out of order.
 pub const RECEIVE_WINDOW: u32 = 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2;
 
-/// READs that the peer may have open, and so the slots that its requests may name.
+/// READs and ATOMICs that the peer may have open, and so the slots that its requests may name.
 pub const READ_SLOTS: u32 = 1 << mprdma_spec::config::READ_SLOTS_LOG2;
 
-/// Where the bytes of a packet are. Of the memory region table for a WRITE or a READ REQUEST; of the table of open READs
-/// for a READ RESPONSE, which has no key: then rights and domain mean nothing.
+/// Where the bytes of a packet are. Of the memory region table for a WRITE, a READ REQUEST or an ATOMIC; of the table of open
+/// READs for a READ RESPONSE or an ATOMIC ACK, which has no key: then rights and domain mean nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MrAnswer {
-    /// Key known, or READ open, and bounds kept.
+    /// Key known, or READ or ATOMIC open, and bounds kept.
     pub hit: bool,
     /// The region's rights.
     pub rights: u8,
     /// The region's protection domain.
     pub pd: u16,
-    /// Where the payload goes, or a READ begins.
+    /// Where the payload or an ATOMIC's answer goes, a READ begins, or an ATOMIC works.
     pub iova: u64,
 }
 
@@ -74,8 +74,10 @@ pub struct Packet {
     pub stamp: u16,
     /// Immediate data.
     pub imm: u32,
-    /// RETH DMA length: the payload's of a WRITE, the message's of a READ REQUEST. A READ RESPONSE has none.
+    /// RETH DMA length: the payload's of a WRITE, the message's of a READ REQUEST; of an ATOMIC 8. An answer has none.
     pub dma_length: u32,
+    /// The address is not a multiple of 8. Counts for an ATOMIC.
+    pub misaligned: bool,
     /// Payload bytes.
     pub length: u16,
     /// The frame waits in the payload FIFO.
@@ -143,21 +145,23 @@ pub struct Counts {
     pub ce: bool,
     /// Refused for key, bounds, rights or form.
     pub access: bool,
-    /// No receive WQE, or a READ before RTS.
+    /// No receive WQE, or a READ or ATOMIC before RTS.
     pub rnr: bool,
 }
 
 /// What an event brings about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverOutputs {
-    /// Write the payload to memory.
+    /// Write the payload, or the value that an ATOMIC ACK brings, to memory.
     pub place: bool,
     /// Throw the stored frame away.
     pub discard: bool,
-    /// The packet is a READ REQUEST, accepted: answered when everything before it is placed.
+    /// The packet is a READ REQUEST or an ATOMIC, accepted: executed when everything before it is placed.
     pub request: bool,
-    /// The packet ends the answer to a READ, accepted: done when everything before it is placed.
+    /// The packet ends the answer to a READ or ATOMIC, accepted: done when everything before it is placed.
     pub response_ends: bool,
+    /// The packet is an ATOMIC or an ATOMIC ACK, accepted.
+    pub atomic: bool,
     /// Answer.
     pub ack: Option<Ack>,
     /// Keep the immediate and this length for the packet's receive WQE.

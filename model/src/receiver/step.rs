@@ -3,7 +3,7 @@
 use super::window::Slot;
 use super::*;
 use crate::psn;
-use mprdma_spec::command::{QpState, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
+use mprdma_spec::command::{QpState, RIGHT_REMOTE_ATOMIC, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
 use mprdma_spec::params::{max_read, mtu_bytes};
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
@@ -84,8 +84,9 @@ fn receive(context: &mut ReceiverContext, packet: &Packet, slots: u32, out: &mut
     let posted = context.rq_producer.wrapping_sub(packet.wsn as u16);
     let wsn_ahead = psn::distance(context.due_wsn, packet.wsn);
     let unposted = completion && (posted == 0 || posted > 1 << 15 || wsn_ahead >= RECEIVE_WINDOW);
-    // And a sender half that may send for a READ to be answered: in RTR it waits (section 7).
-    let mute = operation(packet) == opcode::MP_READ_REQUEST && context.state != QpState::Rts as u8;
+    // And a sender half that may send for a READ or ATOMIC to be answered: in RTR it waits (section 7).
+    let operation = operation(packet);
+    let mute = is_request(operation) && context.state != QpState::Rts as u8;
     if unposted || mute {
         out.counts.rnr = true;
         out.ack = Some(answer(context, packet, SYNDROME_RNR, 0));
@@ -103,12 +104,14 @@ fn receive(context: &mut ReceiverContext, packet: &Packet, slots: u32, out: &mut
     context.msn = psn::add(context.msn, slide.tails);
     context.due_wsn = psn::add(context.due_wsn, slide.completions);
     context.received = (u32::from(context.received) + 1 - slide.slots) as u8;
-    out.place = packet.length != 0;
+    // An ATOMIC ACK brings its value in its headers.
+    out.place = packet.length != 0 || operation == opcode::MP_ATOMIC_ACK;
     out.discard = packet.stored && !out.place;
     out.store = completion.then(|| byte_len(context.mtu, packet));
-    // Section 7: the READ is answered, or done, once the window has passed this packet and what is before it is placed.
-    out.request = operation(packet) == opcode::MP_READ_REQUEST;
-    out.response_ends = opcode::is_mp_read_response(operation(packet)) && slot == Slot::Tail;
+    // Section 7: it is executed, or done, once the window has passed this packet and what is before it is placed.
+    out.request = is_request(operation);
+    out.response_ends = is_response(operation) && slot == Slot::Tail;
+    out.atomic = is_atomic(operation) || operation == opcode::MP_ATOMIC_ACK;
     out.due = slide.completions;
     out.counts.out_of_order = ahead != 0;
     // Rule 7.
@@ -123,6 +126,21 @@ fn byte_len(mtu: u8, packet: &Packet) -> u32 {
 /// The packet's opcode by its operation alone: only MP packets come here.
 fn operation(packet: &Packet) -> u8 {
     opcode::MP << 5 | packet.opcode & 0x1f
+}
+
+/// An ATOMIC of the peer.
+fn is_atomic(operation: u8) -> bool {
+    matches!(operation, opcode::MP_COMPARE_SWAP | opcode::MP_FETCH_ADD)
+}
+
+/// The peer wants an answer with data.
+fn is_request(operation: u8) -> bool {
+    operation == opcode::MP_READ_REQUEST || is_atomic(operation)
+}
+
+/// Data that this side has asked for.
+fn is_response(operation: u8) -> bool {
+    opcode::is_mp_read_response(operation) || operation == opcode::MP_ATOMIC_ACK
 }
 
 /// What is wrong with a packet (IBA 9.7.4.1).
@@ -142,7 +160,7 @@ fn form_is_good(context: &ReceiverContext, packet: &Packet) -> bool {
     let mtu = mtu_bytes(context.mtu).unwrap_or(0);
     let length = u32::from(packet.length);
     let length_good = match operation {
-        MP_READ_REQUEST => length == 0,
+        MP_READ_REQUEST | MP_COMPARE_SWAP | MP_FETCH_ADD | MP_ATOMIC_ACK => length == 0,
         MP_WRITE_FIRST | MP_WRITE_MIDDLE | MP_READ_RESPONSE_FIRST | MP_READ_RESPONSE_MIDDLE => {
             length == mtu
         }
@@ -150,11 +168,13 @@ fn form_is_good(context: &ReceiverContext, packet: &Packet) -> bool {
         _ => length <= mtu,
     };
     let reth_good = match operation {
-        MP_READ_REQUEST => {
+        code if is_request(code) => {
             let most = max_read(context.mtu).unwrap_or(0);
-            u64::from(packet.dma_length) <= most && packet.wsn < READ_SLOTS
+            u64::from(packet.dma_length) <= most
+                && packet.wsn < READ_SLOTS
+                && !(is_atomic(code) && packet.misaligned)
         }
-        code if is_mp_read_response(code) => true,
+        code if is_response(code) => true,
         _ => packet.dma_length == length,
     };
     let tail = operation >= MP_WRITE_LAST
@@ -168,11 +188,12 @@ fn form_is_good(context: &ReceiverContext, packet: &Packet) -> bool {
 
 fn access_is_good(context: &ReceiverContext, packet: &Packet) -> bool {
     let operation = operation(packet);
-    if opcode::is_mp_read_response(operation) {
+    if is_response(operation) {
         return packet.mr.hit;
     }
     let wanted = match operation {
         opcode::MP_READ_REQUEST => RIGHT_REMOTE_READ,
+        opcode::MP_COMPARE_SWAP | opcode::MP_FETCH_ADD => RIGHT_REMOTE_ATOMIC,
         _ => RIGHT_REMOTE_WRITE,
     };
     let granted = u64::from(context.rights & packet.mr.rights) & wanted != 0

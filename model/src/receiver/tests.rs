@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::psn;
-use mprdma_spec::command::{self, QpState, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
+use mprdma_spec::command::{
+    self, QpState, RIGHT_REMOTE_ATOMIC, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE,
+};
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
 
@@ -19,7 +21,7 @@ impl Qp {
             mtu: 3,
             pd: 4,
             pkey: 0xffff,
-            rights: (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_READ) as u8,
+            rights: (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_READ | RIGHT_REMOTE_ATOMIC) as u8,
             rq_psn,
             ..ReceiverImage::default()
         };
@@ -490,10 +492,25 @@ fn section_7_a_response_is_placed_and_its_last_packet_told() {
 /// A packet that is changed.
 type Change = fn(&mut Packet);
 
+const INVALID: (u8, WcStatus) = (SYNDROME_INVALID_REQUEST, WcStatus::RemoteInvalidRequest);
+const ACCESS: (u8, WcStatus) = (SYNDROME_REMOTE_ACCESS, WcStatus::RemoteAccessError);
+
+/// A packet that breaks a rule is refused in its turn, and nothing comes of it.
+fn is_refused(good: &dyn Fn(&mut Packet), change: Change, (syndrome, status): (u8, WcStatus)) {
+    let mut qp = Qp::new(9);
+    let bad = |p: &mut Packet| {
+        good(p);
+        change(p);
+    };
+    assert!(qp.packet(10, bad).ack.is_none(), "too early to judge");
+    let out = qp.packet(9, bad);
+    assert_eq!(out.ack.expect("a NAK").syndrome, syndrome);
+    assert_eq!(out.access_error, Some(status as u8));
+    assert!(!out.request && !out.response_ends && !out.place && !out.atomic);
+}
+
 #[test]
 fn section_7_what_breaks_form_or_access_is_refused() {
-    const INVALID: (u8, WcStatus) = (SYNDROME_INVALID_REQUEST, WcStatus::RemoteInvalidRequest);
-    const ACCESS: (u8, WcStatus) = (SYNDROME_REMOTE_ACCESS, WcStatus::RemoteAccessError);
     let requests: &[(Change, _)] = &[
         (|p| p.wsn = READ_SLOTS, INVALID),
         (|p| p.length = 4, INVALID),
@@ -521,23 +538,11 @@ fn section_7_what_breaks_form_or_access_is_refused() {
             ACCESS,
         ),
     ];
-    let check = |good: &dyn Fn(&mut Packet), change: Change, (syndrome, status): (u8, WcStatus)| {
-        let mut qp = Qp::new(9);
-        let bad = |p: &mut Packet| {
-            good(p);
-            change(p);
-        };
-        assert!(qp.packet(10, bad).ack.is_none(), "too early to judge");
-        let out = qp.packet(9, bad);
-        assert_eq!(out.ack.expect("a NAK").syndrome, syndrome);
-        assert_eq!(out.access_error, Some(status as u8));
-        assert!(!out.request && !out.response_ends && !out.place);
-    };
     for &(change, outcome) in requests {
-        check(&read(2), change, outcome);
+        is_refused(&read(2), change, outcome);
     }
     for &(change, outcome) in responses {
-        check(&response(2, 2), change, outcome);
+        is_refused(&response(2, 2), change, outcome);
     }
     let mut qp = Qp::new(9);
     qp.0.rights = RIGHT_REMOTE_WRITE as u8;
@@ -553,4 +558,110 @@ fn qp_takes_longest(mtu: u32) -> bool {
         p.dma_length = mtu << 16;
     });
     out.request
+}
+
+/// An ATOMIC.
+fn atomic(code: u8, slot: u32) -> impl Fn(&mut Packet) {
+    move |p| {
+        p.opcode = code;
+        (p.wsn, p.dma_length, p.length, p.stored) = (slot, 8, 0, false);
+        p.mr.rights = RIGHT_REMOTE_ATOMIC as u8;
+    }
+}
+
+/// The answer to one.
+fn atomic_ack(slot: u32) -> impl Fn(&mut Packet) {
+    move |p| {
+        p.opcode = opcode::MP_ATOMIC_ACK;
+        // What stands where others have a length means nothing.
+        (p.wsn, p.dma_length, p.length, p.stored) = (slot, 77, 0, false);
+        (p.mr.rights, p.mr.pd) = (0, 0);
+    }
+}
+
+const ATOMICS: [u8; 2] = [opcode::MP_COMPARE_SWAP, opcode::MP_FETCH_ADD];
+
+#[test]
+fn section_7_atomic_is_taken_once_and_told() {
+    let mut qp = Qp::new(0xff_ffff);
+    for (psn, slot, code) in [(0xff_ffff, 15, ATOMICS[0]), (0, 0, ATOMICS[1])] {
+        let out = qp.packet(psn, atomic(code, slot));
+        assert!(out.request && out.atomic && !out.response_ends && !out.place && !out.discard);
+        assert_eq!(out.due, 0, "no receive request is taken");
+        let ack = out.ack.expect("an ACK");
+        assert_eq!((ack.syndrome, ack.sack), (SYNDROME_ACK, psn));
+        let again = qp.packet(psn, atomic(code, slot));
+        assert!(again.counts.duplicate && !again.request && !again.atomic);
+        assert!(again.ack.is_some(), "a duplicate is acknowledged");
+    }
+    assert_eq!((qp.0.rcv_nxt, qp.0.msn), (1, 2));
+}
+
+#[test]
+fn section_7_atomic_waits_for_rts() {
+    for code in ATOMICS {
+        let mut qp = Qp::new(1);
+        qp.0.state = QpState::Rtr as u8;
+        let out = qp.packet(1, atomic(code, 0));
+        assert_eq!(out.ack.expect("a NAK").syndrome, SYNDROME_RNR);
+        assert!(out.counts.rnr && !out.request && !out.atomic);
+        assert!(qp.packet(1, atomic_ack(0)).place, "an answer does not wait");
+    }
+}
+
+#[test]
+fn section_7_atomic_ack_is_placed_and_ends_its_atomic() {
+    let mut qp = Qp::new(7);
+    for psn in [8, 7] {
+        let out = qp.packet(psn, atomic_ack(4));
+        assert!(out.place && out.atomic && out.response_ends && !out.request && !out.discard);
+    }
+    assert_eq!((qp.0.rcv_nxt, qp.0.msn), (9, 2));
+    let again = qp.packet(8, atomic_ack(4));
+    assert!(again.counts.duplicate && !again.place && !again.response_ends);
+}
+
+#[test]
+fn section_7_atomic_that_breaks_form_or_access_is_refused() {
+    let requests: &[(Change, _)] = &[
+        (|p| p.wsn = READ_SLOTS, INVALID),
+        (|p| (p.length, p.stored) = (4, true), INVALID),
+        (|p| p.misaligned = true, INVALID),
+        (|p| p.flags = 0, INVALID),
+        (|p| p.flags |= FLAG_COMPLETION, INVALID),
+        (|p| p.mr.hit = false, ACCESS),
+        (|p| p.mr.pd = 5, ACCESS),
+        (|p| p.mr.rights = !(RIGHT_REMOTE_ATOMIC as u8), ACCESS),
+    ];
+    let answers: &[(Change, _)] = &[
+        (|p| (p.length, p.stored) = (8, true), INVALID),
+        (|p| p.flags = 0, INVALID),
+        (|p| p.flags |= FLAG_COMPLETION, INVALID),
+        (|p| p.mr.hit = false, ACCESS),
+    ];
+    for &(change, outcome) in requests {
+        for code in ATOMICS {
+            is_refused(&atomic(code, 2), change, outcome);
+        }
+    }
+    for &(change, outcome) in answers {
+        is_refused(&atomic_ack(2), change, outcome);
+    }
+    for code in ATOMICS {
+        let mut qp = Qp::new(9);
+        qp.0.rights = (RIGHT_REMOTE_WRITE | RIGHT_REMOTE_READ) as u8;
+        let out = qp.packet(9, atomic(code, 2));
+        assert_eq!(out.access_error, Some(WcStatus::RemoteAccessError as u8));
+    }
+    // A payload that must not be there is thrown away; only ATOMICs care for the multiple of 8.
+    let out = Qp::new(9).packet(9, |p| {
+        atomic_ack(2)(p);
+        (p.length, p.stored) = (8, true);
+    });
+    assert!(out.discard && !out.place);
+    let out = Qp::new(9).packet(9, |p| {
+        read(2)(p);
+        p.misaligned = true;
+    });
+    assert!(out.request && !out.atomic);
 }

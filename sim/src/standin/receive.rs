@@ -140,6 +140,7 @@ impl StandIn {
             stamp: meta.stamp,
             imm: meta.imm,
             dma_length: meta.dma_length,
+            misaligned: meta.raddr % 8 != 0,
             length: payload.len() as u16,
             stored: !payload.is_empty(),
             mr: self.place_of(qpn, meta),

@@ -8,6 +8,7 @@ use crate::nic::rx_classify::{KIND_DATA, KIND_DISCARD, KIND_DOORBELL, KIND_ERROR
 use crate::nic::types::{AckCmd, CfgReq, QpError, ReceiverNote, RxAction, RxEvent};
 use crate::prelude::*;
 use mprdma_spec::command::{Opcode, QpState};
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::aeth::{Nak, Syndrome};
 use mprdma_spec::wire::bth::opcode;
@@ -76,6 +77,8 @@ block! {
             loaded: ReceiverState,
             found: Distances,
             operation: Bits<5>,
+            is_atomic: Bit,
+            is_atomic_ack: Bit,
             first: Bits<24>,
             offset_wide: Bits<24>,
             cond: Conditions,
@@ -124,6 +127,7 @@ block! {
             queries: Bit,
             destroys: Bit,
             on_packet: Bit,
+            brings_value: Bit,
             distance: Bits<24>,
         }
         reg {
@@ -219,6 +223,10 @@ block! {
             op_response_middle: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_MIDDLE)),
             op_response_last: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_LAST)),
             op_response_only: Bits<5> = bits(operation(opcode::MP_READ_RESPONSE_ONLY)),
+            op_atomic_ack: Bits<5> = bits(operation(opcode::MP_ATOMIC_ACK)),
+            op_swap: Bits<5> = bits(operation(opcode::MP_COMPARE_SWAP)),
+            op_add: Bits<5> = bits(operation(opcode::MP_FETCH_ADD)),
+            atomic_bytes: Bits<13> = bits(ATOMIC_BYTES as u64),
             one_slot: Bits<128> = bits(1),
             one_32: Bits<32> = bits(1),
             none: Bits<128> = bits(0),
@@ -356,9 +364,15 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.offset_wide.next = bit_cast::<24, 16>(self.event_1.q.val().offset);
         self.first.next = self.event_1.q.val().psn - self.offset_wide.val();
         self.operation.next = self.event_1.q.val().opcode.get_bits::<5>(0);
-        self.found.next.is_request = self.operation.val() == self.op_request.val();
-        self.found.next.is_response = (self.operation.val() >= self.op_response_first.val())
-            & (self.operation.val() <= self.op_response_only.val());
+        self.is_atomic.next = (self.operation.val() == self.op_swap.val())
+            | (self.operation.val() == self.op_add.val());
+        self.is_atomic_ack.next = self.operation.val() == self.op_atomic_ack.val();
+        self.found.next.is_request =
+            (self.operation.val() == self.op_request.val()) | self.is_atomic.val();
+        self.found.next.is_response = ((self.operation.val() >= self.op_response_first.val())
+            & (self.operation.val() <= self.op_response_only.val()))
+            | self.is_atomic_ack.val();
+        self.found.next.is_atomic = self.is_atomic.val() | self.is_atomic_ack.val();
         self.found.next.receives = ((self.loaded.val().state == self.rtr.val())
             | (self.loaded.val().state == self.rts.val()))
             & (self.event_1.q.val().pkey == self.loaded.val().pkey);
@@ -411,12 +425,16 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         } else if self.dist_2.q.val().is_request {
             self.length_good.next = !self.event_2.q.val().length.any()
                 & self.dist_2.q.val().countable
-                & !self.event_2.q.val().wsn.get_bits::<20>(4).any();
+                & !self.event_2.q.val().wsn.get_bits::<20>(4).any()
+                & !(self.dist_2.q.val().is_atomic & self.event_2.q.val().misaligned);
+        } else if self.dist_2.q.val().is_atomic {
+            self.length_good.next = !self.event_2.q.val().length.any();
         }
         self.same_length.next =
             self.event_2.q.val().dma_length == bit_cast::<32, 13>(self.event_2.q.val().length);
         self.cond.next.is_request = self.dist_2.q.val().is_request;
         self.cond.next.is_response = self.dist_2.q.val().is_response;
+        self.cond.next.is_atomic = self.dist_2.q.val().is_atomic;
         self.cond.next.form_good = self.length_good.val()
             & (self.same_length.val()
                 | self.dist_2.q.val().is_request
@@ -428,6 +446,10 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         if self.dist_2.q.val().is_request {
             self.right_held.next =
                 self.state_2.q.val().rights.get_bit(2) & self.event_2.q.val().mr.rights.get_bit(2);
+            if self.dist_2.q.val().is_atomic {
+                self.right_held.next = self.state_2.q.val().rights.get_bit(3)
+                    & self.event_2.q.val().mr.rights.get_bit(3);
+            }
         }
         self.reachable.next = (self.event_2.q.val().mr.hit & self.right_held.val())
             & (self.event_2.q.val().mr.pd == self.state_2.q.val().pd);
@@ -486,6 +508,7 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.verdict.next.read_tail = self.verdict.val().accept
             & self.cond_3.q.val().is_response
             & self.event_3.q.val().flags.get_bit(2);
+        self.verdict.next.atomic = self.verdict.val().accept & self.cond_3.q.val().is_atomic;
         self.fill_hi.next = self.verdict.val().accept & self.event_3.q.val().flags.get_bit(2);
         self.fill_lo.next = self.verdict.val().accept
             & (!self.event_3.q.val().flags.get_bit(2) | self.event_3.q.val().flags.get_bit(3));
@@ -686,12 +709,17 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         self.on_packet.next =
             !self.cfg_7.q.val() & (self.event_7.q.val().kind == self.kind_data.val());
         self.act.next.qpn = self.event_7.q.val().qpn;
-        self.act.next.place = self.verdict_7.q.val().accept & self.event_7.q.val().length.any();
+        self.brings_value.next = self.verdict_7.q.val().atomic & !self.verdict_7.q.val().request;
+        self.act.next.place = (self.verdict_7.q.val().accept & self.event_7.q.val().length.any())
+            | self.brings_value.val();
         self.act.next.discard = !self.cfg_7.q.val()
             & self.event_7.q.val().stored
             & !(self.verdict_7.q.val().accept & self.event_7.q.val().length.any());
         self.act.next.iova = self.event_7.q.val().mr.iova;
         self.act.next.length = self.event_7.q.val().length;
+        if self.brings_value.val() {
+            self.act.next.length = self.atomic_bytes.val();
+        }
         self.act.next.header = self.event_7.q.val().header;
         self.act.next.ack_valid = self.verdict_7.q.val().duplicate
             | self.verdict_7.q.val().out_of_window
@@ -712,6 +740,11 @@ impl<const QPW: usize, const L: usize> Logic for ReceiverEngine<QPW, L> {
         }
         self.act.next.request = self.verdict_7.q.val().request;
         self.act.next.read_tail = self.verdict_7.q.val().read_tail;
+        self.act.next.atomic = self.verdict_7.q.val().atomic;
+        self.act.next.swap = self.verdict_7.q.val().request
+            & (self.event_7.q.val().opcode.get_bits::<5>(0) == self.op_swap.val());
+        self.act.next.swap_add = self.event_7.q.val().swap_add;
+        self.act.next.compare = self.event_7.q.val().compare;
         self.act.next.advances = self.verdict_7.q.val().accept & self.run_7.q.val().any();
         self.act.next.due = bits::<8>(0);
         if self.verdict_7.q.val().accept {

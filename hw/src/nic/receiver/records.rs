@@ -38,10 +38,12 @@ pub struct Distances {
     pub is_last: bool,
     pub is_tail: bool,
     pub has_imm: bool,
-    /// READ REQUEST, READ RESPONSE; anything else is taken as a WRITE.
+    /// READ REQUEST or ATOMIC, READ RESPONSE or ATOMIC ACK; anything else is taken as a WRITE.
     pub is_request: bool,
     pub is_response: bool,
-    /// A READ REQUEST asks for as many packets as MPETH's offset counts, or fewer.
+    /// Of these an ATOMIC or an ATOMIC ACK.
+    pub is_atomic: bool,
+    /// A request asks for as many packets as MPETH's offset counts, or fewer.
     pub countable: bool,
 }
 
@@ -55,6 +57,7 @@ pub struct Conditions {
     pub taken: bool,
     pub is_request: bool,
     pub is_response: bool,
+    pub is_atomic: bool,
     pub form_good: bool,
     pub access_good: bool,
     pub sync_early: bool,
@@ -77,9 +80,11 @@ pub struct Verdict {
     pub rnr: bool,
     pub accept: bool,
     pub out_of_order: bool,
-    /// Accepted, and a READ REQUEST, or the last packet of a READ RESPONSE.
+    /// Accepted, and a READ REQUEST or ATOMIC, or the last packet of a READ RESPONSE or an ATOMIC ACK.
     pub request: bool,
     pub read_tail: bool,
+    /// Accepted, and of an ATOMIC.
+    pub atomic: bool,
 }
 
 record! {

@@ -5,6 +5,7 @@ use crate::leaf::slices::Unpack;
 use crate::nic::headers::*;
 use crate::nic::types::RxMeta;
 use crate::prelude::*;
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::wire::frame::MAX_PAYLOAD;
 use mprdma_spec::wire::{bth, ethernet, icrc, ipv4, ipv6, mpaeth, udp, vlan};
 
@@ -38,7 +39,7 @@ struct Checks {
 /// The IP packet without what is before it.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 struct Packet {
-    bytes: Bits<704>,
+    bytes: Bits<768>,
     ip6: bool,
     /// Bytes of the frame before BTH.
     base: Bits<7>,
@@ -50,7 +51,7 @@ struct Packet {
 /// BTH and what follows it, and the values that come from outside of it.
 #[derive(LogicStruct, Copy, Clone, Debug, Default, PartialEq)]
 struct Datagram {
-    transport: Bits<320>,
+    transport: Bits<384>,
     ip6: bool,
     base: Bits<7>,
     /// Bytes between UDP header and ICRC, two's complement.
@@ -68,7 +69,12 @@ struct Datagram {
 struct Decoded {
     data: DataHeader,
     ack: AckHeader,
+    /// As in `RxMeta`.
+    swap_add: Bits<64>,
+    compare: Bits<64>,
     is_data: bool,
+    /// An ATOMIC request.
+    is_atomic: bool,
     is_ack: bool,
     with_map: bool,
     /// Bytes of the frame before the payload.
@@ -101,6 +107,8 @@ block! {
             opcode: Bits<8>,
             is_data: bool,
             is_response: bool,
+            is_atomic: bool,
+            is_atomic_ack: bool,
             is_ack: bool,
             with_imm: bool,
             with_map: bool,
@@ -138,7 +146,9 @@ block! {
             least_datagram: Bits<14> = bits((udp::LEN + bth::LEN + icrc::LEN) as u64),
             op_first: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_FIRST)),
             op_request: Bits<8> = bits(u64::from(bth::opcode::MP_READ_REQUEST)),
-            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_READ_RESPONSE_ONLY)),
+            op_atomic_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ATOMIC_ACK)),
+            op_swap: Bits<8> = bits(u64::from(bth::opcode::MP_COMPARE_SWAP)),
+            op_last: Bits<8> = bits(u64::from(bth::opcode::MP_FETCH_ADD)),
             op_last_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_LAST_IMM)),
             op_only_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
             op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
@@ -146,7 +156,9 @@ block! {
             bth_len: Bits<7> = bits(bth::LEN as u64),
             response_len: Bits<7> = bits(RESPONSE_LEN as u64),
             data_len: Bits<7> = bits(DATA_LEN as u64),
-            data_imm_len: Bits<7> = bits(TRANSPORT_LEN as u64),
+            data_imm_len: Bits<7> = bits(DATA_IMM_LEN as u64),
+            atomic_len: Bits<7> = bits(ATOMIC_LEN as u64),
+            atomic_ack_len: Bits<7> = bits(ATOMIC_ACK_LEN as u64),
             ack_len: Bits<7> = bits(ACK_LEN as u64),
             ack_map_len: Bits<7> = bits((ACK_LEN + 16) as u64),
             narrow_map: bool = false,
@@ -154,16 +166,19 @@ block! {
             around: Bits<15> = bits((udp::LEN + icrc::LEN) as u64),
             most_payload: Bits<15> = bits(MAX_PAYLOAD as u64),
             ce: Bits<2> = bits(u64::from(ipv4::CE)),
+            atomic_bytes: Bits<32> = bits(ATOMIC_BYTES as u64),
         }
         sub {
             link: Unpack<LinkHeader, 1024>,
-            behind_link: Behind<1024, 704> = Behind::new(ethernet::LEN, TAGGED_LEN),
-            ip4: Unpack<Ip4Header, 704>,
-            ip6: Unpack<Ip6Header, 704>,
-            words: Unpack<Ip4Words, 704>,
-            behind_network: Behind<704, 320> = Behind::new(IP4_UDP_LEN, IP6_UDP_LEN),
-            data: Unpack<DataHeader, 320>,
-            ack: Unpack<AckHeader, 320>,
+            behind_link: Behind<1024, 768> = Behind::new(ethernet::LEN, TAGGED_LEN),
+            ip4: Unpack<Ip4Header, 768>,
+            ip6: Unpack<Ip6Header, 768>,
+            words: Unpack<Ip4Words, 768>,
+            behind_network: Behind<768, 384> = Behind::new(IP4_UDP_LEN, IP6_UDP_LEN),
+            data: Unpack<DataHeader, 384>,
+            atomic: Unpack<AtomicHeader, 384>,
+            atomic_ack: Unpack<AtomicAckHeader, 384>,
+            ack: Unpack<AckHeader, 384>,
         }
     }
 }
@@ -268,12 +283,18 @@ impl Logic for ParseHeaders {
             + bit_cast::<20, 16>(self.words.record.val().w9);
         comment!("6: opcode, header length");
         self.data.image.next = self.datagram_5.q.val().transport;
+        self.atomic.image.next = self.datagram_5.q.val().transport;
+        self.atomic_ack.image.next = self.datagram_5.q.val().transport;
         self.ack.image.next = self.datagram_5.q.val().transport;
         self.opcode.next = self.data.record.val().opcode;
-        self.is_data.next =
-            (self.opcode.val() >= self.op_first.val()) & (self.opcode.val() <= self.op_last.val());
-        self.is_response.next = self.is_data.val() & (self.opcode.val() > self.op_request.val());
         self.is_ack.next = self.opcode.val() == self.op_ack.val();
+        self.is_data.next = (self.opcode.val() >= self.op_first.val())
+            & (self.opcode.val() <= self.op_last.val())
+            & !self.is_ack.val();
+        self.is_response.next = self.is_data.val() & (self.opcode.val() > self.op_request.val());
+        self.is_atomic_ack.next = self.opcode.val() == self.op_atomic_ack.val();
+        self.is_atomic.next =
+            (self.opcode.val() == self.op_swap.val()) | (self.opcode.val() == self.op_last.val());
         self.with_imm.next = (self.opcode.val() == self.op_last_imm.val())
             | (self.opcode.val() == self.op_only_imm.val());
         self.with_map.next = (self.ack.record.val().flags & self.flag_map.val()).any();
@@ -286,6 +307,12 @@ impl Logic for ParseHeaders {
             if self.is_response.val() {
                 self.transport_len.next = self.response_len.val();
             }
+            if self.is_atomic.val() {
+                self.transport_len.next = self.atomic_len.val();
+            }
+            if self.is_atomic_ack.val() {
+                self.transport_len.next = self.atomic_ack_len.val();
+            }
         }
         if self.is_ack.val() {
             self.transport_len.next = self.ack_len.val();
@@ -295,7 +322,13 @@ impl Logic for ParseHeaders {
         }
         self.decoded_6.d.next.data = self.data.record.val();
         self.decoded_6.d.next.ack = self.ack.record.val();
+        self.decoded_6.d.next.swap_add = self.atomic.record.val().swap_add;
+        if self.is_atomic_ack.val() {
+            self.decoded_6.d.next.swap_add = self.atomic_ack.record.val().original;
+        }
+        self.decoded_6.d.next.compare = self.atomic.record.val().compare;
         self.decoded_6.d.next.is_data = self.is_data.val();
+        self.decoded_6.d.next.is_atomic = self.is_atomic.val();
         self.decoded_6.d.next.is_ack = self.is_ack.val();
         self.decoded_6.d.next.with_map = self.with_map.val();
         self.decoded_6.d.next.header = self.datagram_5.q.val().base + self.transport_len.val();
@@ -378,7 +411,12 @@ impl Logic for ParseHeaders {
         self.parsed_8.d.next.meta.raddr = self.decoded_7.q.val().data.va;
         self.parsed_8.d.next.meta.rkey = self.decoded_7.q.val().data.rkey;
         self.parsed_8.d.next.meta.dma_length = self.decoded_7.q.val().data.length;
+        if self.decoded_7.q.val().is_atomic {
+            self.parsed_8.d.next.meta.dma_length = self.atomic_bytes.val();
+        }
         self.parsed_8.d.next.meta.imm = self.decoded_7.q.val().data.imm;
+        self.parsed_8.d.next.meta.swap_add = self.decoded_7.q.val().swap_add;
+        self.parsed_8.d.next.meta.compare = self.decoded_7.q.val().compare;
         self.parsed_8.d.next.meta.syndrome = self.decoded_7.q.val().ack.syndrome;
         self.parsed_8.d.next.meta.aack = self.decoded_7.q.val().ack.aack;
         self.parsed_8.d.next.meta.vp_echo = self.decoded_7.q.val().ack.vp_echo;

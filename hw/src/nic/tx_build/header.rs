@@ -54,7 +54,7 @@ struct Measured {
     tag: FrameTag,
     vp: Bits<16>,
     address: Address,
-    transport: Bits<320>,
+    transport: Bits<384>,
     /// Bytes from BTH to the payload.
     transport_len: Bits<8>,
     udp_len: Bits<16>,
@@ -66,7 +66,7 @@ struct Parts {
     tag: FrameTag,
     link: Bits<144>,
     network: Bits<384>,
-    transport: Bits<320>,
+    transport: Bits<384>,
     /// Bytes of all three.
     length: Bits<8>,
 }
@@ -121,6 +121,8 @@ block! {
             peer: Address,
             opcode: Bits<8>,
             with_imm: bool,
+            is_atomic: bool,
+            is_atomic_ack: bool,
             pad: Bits<2>,
             padded: Bits<16>,
             transport_len: Bits<8>,
@@ -166,11 +168,16 @@ block! {
             only_imm: Bits<8> = bits(u64::from(bth::opcode::MP_WRITE_ONLY_IMM)),
             op_request: Bits<8> = bits(u64::from(bth::opcode::MP_READ_REQUEST)),
             op_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ACK)),
+            op_atomic_ack: Bits<8> = bits(u64::from(bth::opcode::MP_ATOMIC_ACK)),
+            op_swap: Bits<8> = bits(u64::from(bth::opcode::MP_COMPARE_SWAP)),
+            op_add: Bits<8> = bits(u64::from(bth::opcode::MP_FETCH_ADD)),
             flag_retx: Bits<8> = bits(u64::from(mpeth::FLAG_RETX)),
             flag_map: Bits<8> = bits(u64::from(mpaeth::FLAG_SACK_MAP)),
             response_len: Bits<8> = bits(RESPONSE_LEN as u64),
             data_len: Bits<8> = bits(DATA_LEN as u64),
-            data_imm_len: Bits<8> = bits(TRANSPORT_LEN as u64),
+            data_imm_len: Bits<8> = bits(DATA_IMM_LEN as u64),
+            atomic_len: Bits<8> = bits(ATOMIC_LEN as u64),
+            atomic_ack_len: Bits<8> = bits(ATOMIC_ACK_LEN as u64),
             ack_len: Bits<8> = bits(ACK_LEN as u64),
             ack_map_len: Bits<8> = bits((ACK_LEN + 16) as u64),
             // A map of 64 slots is the upper half of the widest one.
@@ -192,20 +199,23 @@ block! {
             protocol: Bits<8> = bits(u64::from(ipv4::UDP)),
             roce_port: Bits<16> = bits(u64::from(udp::ROCE_PORT)),
             no_data: DataHeader = DataHeader::default(),
+            no_atomic: AtomicHeader = AtomicHeader::default(),
             no_ip4: Ip4Header = Ip4Header::default(),
         }
         sub {
             addresses: Ram<Address, QPW> = Ram::new(RamStyle::Block, true),
             image: Unpack<Address, 1024>,
-            data_header: Pack<DataHeader, 320>,
-            ack_header: Pack<AckHeader, 320>,
+            data_header: Pack<DataHeader, 384>,
+            atomic_header: Pack<AtomicHeader, 384>,
+            atomic_ack_header: Pack<AtomicAckHeader, 384>,
+            ack_header: Pack<AckHeader, 384>,
             link_header: Pack<LinkHeader, 144>,
             ip4_header: Pack<Ip4Header, 224>,
             ip6_header: Pack<Ip6Header, 384>,
             words: Unpack<Ip4Words, 384>,
             checksum_field: Pack<Ip4Checksum, 384>,
-            join_packet: Join<384, 320, 704> = Join::new(IP4_UDP_LEN, IP6_UDP_LEN),
-            join_frame: Join<144, 704, 1024> = Join::new(ethernet::LEN, TAGGED_LEN),
+            join_packet: Join<384, 384, 768> = Join::new(IP4_UDP_LEN, IP6_UDP_LEN),
+            join_frame: Join<144, 768, 1024> = Join::new(ethernet::LEN, TAGGED_LEN),
         }
     }
 }
@@ -267,6 +277,9 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.opcode.next = self.data.val().opcode;
         self.with_imm.next =
             (self.opcode.val() == self.last_imm.val()) | (self.opcode.val() == self.only_imm.val());
+        self.is_atomic.next =
+            (self.opcode.val() == self.op_swap.val()) | (self.opcode.val() == self.op_add.val());
+        self.is_atomic_ack.next = self.opcode.val() == self.op_atomic_ack.val();
         self.pad.next = bits::<2>(0) - bit_cast::<2, 13>(self.data.val().length);
         self.padded.next =
             bit_cast::<16, 13>(self.data.val().length) + bit_cast::<16, 2>(self.pad.val());
@@ -281,10 +294,22 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         self.data_header.record.next.wsn = self.data.val().wsn;
         self.data_header.record.next.offset = self.data.val().offset;
         self.data_header.record.next.stamp = self.stamp.val();
-        self.data_header.record.next.va = self.data.val().raddr;
-        self.data_header.record.next.rkey = self.data.val().rkey;
-        self.data_header.record.next.length = self.data.val().dma_length;
-        self.data_header.record.next.imm = self.data.val().imm;
+        // Each of the records that may follow MPETH is zero unless it does.
+        self.atomic_header.record.next = self.no_atomic.val();
+        self.atomic_ack_header.record.next.original = 0.into();
+        if self.is_atomic.val() {
+            self.atomic_header.record.next.va = self.data.val().raddr;
+            self.atomic_header.record.next.rkey = self.data.val().rkey;
+            self.atomic_header.record.next.swap_add = self.data.val().swap_add;
+            self.atomic_header.record.next.compare = self.data.val().compare;
+        } else if self.is_atomic_ack.val() {
+            self.atomic_ack_header.record.next.original = self.data.val().swap_add;
+        } else {
+            self.data_header.record.next.va = self.data.val().raddr;
+            self.data_header.record.next.rkey = self.data.val().rkey;
+            self.data_header.record.next.length = self.data.val().dma_length;
+            self.data_header.record.next.imm = self.data.val().imm;
+        }
         self.map.next = self.answer.val().map;
         if self.narrow_map.val() {
             self.map.next = self.answer.val().map << 64;
@@ -307,6 +332,12 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
         // READ RESPONSEs have the codes above the request's, and no RETH.
         if self.opcode.val() > self.op_request.val() {
             self.transport_len.next = self.response_len.val();
+        }
+        if self.is_atomic.val() {
+            self.transport_len.next = self.atomic_len.val();
+        }
+        if self.is_atomic_ack.val() {
+            self.transport_len.next = self.atomic_ack_len.val();
         }
         if self.chosen_1.q.val().is_ack {
             self.transport_len.next = self.ack_len.val();
@@ -339,7 +370,9 @@ impl<const QPW: usize> Logic for TxHeader<QPW> {
                 self.measured_2.d.next.tag.payload = self.data.val().length.any();
                 self.measured_2.d.next.tag.marker = self.data.val().marker;
                 self.measured_2.d.next.vp = self.data.val().vp;
-                self.measured_2.d.next.transport = self.data_header.image.val();
+                self.measured_2.d.next.transport = self.data_header.image.val()
+                    | self.atomic_header.image.val()
+                    | self.atomic_ack_header.image.val();
                 self.measured_2.d.next.udp_len = bit_cast::<16, 8>(self.transport_len.val())
                     + self.udp_extra.val()
                     + self.padded.val();
