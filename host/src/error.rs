@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use mprdma_spec::command::{Opcode, QpState, Status};
+use mprdma_spec::csr::VERSION_ATOMIC;
 use thiserror::Error;
 
 use crate::address::AddressError;
@@ -182,6 +183,27 @@ pub enum Error {
         bytes: u64,
         /// Most that is allowed.
         max: u64,
+    },
+    /// An ATOMIC of another length than 8 bytes.
+    #[error("an ATOMIC of {bytes} bytes: set length to 8, the only length that there is")]
+    AtomicLength {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// An ATOMIC of 8 bytes that do not lie in one word.
+    #[error("an ATOMIC at remote address {addr:#x}: use an address that is a multiple of 8")]
+    AtomicAddress {
+        /// The remote address.
+        addr: u64,
+    },
+    /// An ATOMIC on a card whose image does not know it.
+    #[error(
+        "the card speaks version {}.{} and ATOMICs need {}.{}: load a newer image into the card",
+        .card >> 16, .card & 0xffff, VERSION_ATOMIC >> 16, VERSION_ATOMIC & 0xffff
+    )]
+    NoAtomics {
+        /// VERSION register.
+        card: u32,
     },
     /// A region reaches beyond its memory.
     #[error("a region of {bytes} bytes at offset {offset} is not inside a memory of {size} bytes")]

@@ -39,7 +39,7 @@ macro_rules! registers {
 
 registers! {
     MAGIC @ 0x000 ReadOnly = "Identification, always 0x4d505244 (\"MPRD\").",
-    VERSION @ 0x004 ReadOnly = "Interface version: major in bits 31..16, minor in bits 15..0. The driver refuses another major version; minor 1 adds interrupt moderation.",
+    VERSION @ 0x004 ReadOnly = "Interface version: major in bits 31..16, minor in bits 15..0. The driver refuses another major version; minor 1 adds interrupt moderation, minor 2 ATOMIC.",
     BUILD_ID_LO @ 0x008 ReadOnly = "Build id, low half: a hash of the configuration and the generator version.",
     BUILD_ID_HI @ 0x00c ReadOnly = "Build id, high half.",
     CONFIG0 @ 0x010 ReadOnly = "log2 of QPs in bits 7..0, of CQs in 15..8, of EQs in 23..16, of MRs in 31..24.",
@@ -58,9 +58,11 @@ registers! {
 /// Value of [`MAGIC`].
 pub const MAGIC_VALUE: u32 = 0x4d50_5244;
 /// Value of [`VERSION`].
-pub const VERSION_VALUE: u32 = 0x0001_0001;
+pub const VERSION_VALUE: u32 = 0x0001_0002;
 /// The first interface version with [`IRQ_INTERVALS`] and the counters of interrupts.
 pub const VERSION_MODERATION: u32 = 0x0001_0001;
+/// The first interface version whose cards do ATOMICs.
+pub const VERSION_ATOMIC: u32 = 0x0001_0002;
 /// [`CONTROL`] bit: enable.
 pub const CONTROL_ENABLE: u32 = 1 << 0;
 /// [`CONTROL`] bit: soft reset.

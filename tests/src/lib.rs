@@ -2,6 +2,7 @@
 
 pub mod chaos;
 pub mod dissector;
+pub mod eye;
 pub mod figures;
 pub mod huge;
 pub mod lose;

@@ -18,6 +18,7 @@ use mprdma_sim::time::{Ps, NS};
 use mprdma_sim::world::Options;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WrOpcode;
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
 use rand::{RngCore, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -349,7 +350,7 @@ impl Rig {
 
 /// Every access that there is an operation for.
 fn everything() -> Access {
-    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ
+    Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
 /// How many of the work requests 0, 1, … are done when a failure ends their queue: those before it succeeded in order, the
@@ -388,6 +389,8 @@ pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> Sen
         remote_addr: target.addr(),
         rkey: target.rkey(),
         imm: 0,
+        compare_add: 0,
+        swap: 0,
     }
 }
 
@@ -397,6 +400,28 @@ pub fn read_request(wr_id: u64, target: &Mr, source: &Mr, length: usize) -> Send
     SendWr {
         opcode: WrOpcode::RdmaRead,
         ..write_request(wr_id, target, source, length)
+    }
+}
+
+/// A signalled fetch and add of `add` to the first 8 bytes of `counter`, of the peer; what they held goes to the start of
+/// `target`.
+#[must_use]
+pub fn add_request(wr_id: u64, target: &Mr, counter: &Mr, add: u64) -> SendWr {
+    SendWr {
+        opcode: WrOpcode::AtomicFetchAndAdd,
+        compare_add: add,
+        ..write_request(wr_id, target, counter, ATOMIC_BYTES)
+    }
+}
+
+/// A signalled compare and swap of them: `swap` in place of `compare`.
+#[must_use]
+pub fn swap_request(wr_id: u64, target: &Mr, word: &Mr, compare: u64, swap: u64) -> SendWr {
+    SendWr {
+        opcode: WrOpcode::AtomicCmpAndSwp,
+        compare_add: compare,
+        swap,
+        ..write_request(wr_id, target, word, ATOMIC_BYTES)
     }
 }
 

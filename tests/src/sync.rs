@@ -225,6 +225,8 @@ impl Sender<'_> {
             remote_addr: self.target.addr() + (DATA + i * STRIDE) as u64,
             rkey: self.target.rkey(),
             imm: 0,
+            compare_add: 0,
+            swap: 0,
         }
     }
 
@@ -243,6 +245,8 @@ impl Sender<'_> {
             remote_addr: self.target.addr(),
             rkey: self.target.rkey(),
             imm: 0,
+            compare_add: 0,
+            swap: 0,
         }
     }
 }

@@ -203,6 +203,24 @@ fn forty_random_fault_scenarios_with_reads_on_the_model() -> Result<()> {
     on(Engine::Model, || play(Plan::reading, 1..41, None))
 }
 
+/// With READs and ATOMICs in place of some WRITEs: every sum is exact.
+#[test]
+fn twenty_random_fault_scenarios_with_atomics() -> Result<()> {
+    play(Plan::adding, 1..21, None)
+}
+
+#[test]
+fn forty_random_fault_scenarios_with_atomics_on_the_model() -> Result<()> {
+    on(Engine::Model, || play(Plan::adding, 1..41, None))
+}
+
+/// `MPRDMA_SEEDS=START..END` plays others.
+#[test]
+#[ignore]
+fn two_thousand_random_fault_scenarios_with_atomics() -> Result<()> {
+    play(Plan::adding, wanted()?.unwrap_or(1..2001), None)
+}
+
 /// `MPRDMA_SEEDS=START..END` plays others.
 #[test]
 #[ignore]

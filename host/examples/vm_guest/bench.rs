@@ -128,6 +128,8 @@ impl Flow {
             remote_addr: self.target.addr(),
             rkey: self.target.rkey(),
             imm: 0,
+            compare_add: 0,
+            swap: 0,
         };
         Ok(self.tx.post_send(&vec![request; count])?)
     }

@@ -13,8 +13,9 @@ use super::parameters::{MultiPath, Timers};
 use crate::error::Error;
 use crate::port::{Gid, Mac};
 
-/// READs that a queue pair may have open, in each direction (verbs' `max_rd_atomic` and `max_dest_rd_atomic`). The card is
-/// built for so many and takes no other number: it keeps further READs back until earlier ones are done.
+/// READs and ATOMICs together that a queue pair may have open, in each direction (verbs' `max_rd_atomic` and
+/// `max_dest_rd_atomic`). The card is built for so many and takes no other number: it keeps further ones back until earlier
+/// ones are done.
 pub const MAX_RD_ATOMIC: usize = 1 << READ_SLOTS_LOG2;
 
 /// Transport of a queue pair.
@@ -321,7 +322,7 @@ pub(crate) fn range(
 pub struct SendFlags {
     /// A completion is wanted on success; a failure always makes one.
     pub signaled: bool,
-    /// Wait for earlier READs. WRITEs are not waited for: `sync` orders those.
+    /// Wait for earlier READs and ATOMICs (IBA 10.8.3.3). WRITEs are not waited for: `sync` orders those.
     pub fence: bool,
     /// Solicited event at the peer.
     pub solicited: bool,
@@ -338,18 +339,24 @@ pub struct SendWr {
     pub opcode: WrOpcode,
     /// Flags.
     pub flags: SendFlags,
-    /// Local address, inside the region of `lkey`; a READ needs [`Access::LOCAL_WRITE`] there.
+    /// Local address, inside the region of `lkey`; a READ and an ATOMIC need [`Access::LOCAL_WRITE`] there. To it goes what
+    /// an ATOMIC found, 8 bytes in the order of this host.
     pub addr: u64,
-    /// Bytes, 0 to 2^31; of a READ at most 2^16 times the path MTU.
+    /// Bytes, 0 to 2^31; of a READ at most 2^16 times the path MTU, of an ATOMIC 8 (IBA 9.4.5).
     pub length: u64,
     /// Local key.
     pub lkey: u32,
-    /// Remote address.
+    /// Remote address; of an ATOMIC a multiple of 8 (IBA 9.4.5).
     pub remote_addr: u64,
     /// Remote key.
     pub rkey: u32,
     /// Immediate data, sent big-endian; used by operations with immediate.
     pub imm: u32,
+    /// [`WrOpcode::AtomicFetchAndAdd`]: what is added, without a carry out of 64 bits. [`WrOpcode::AtomicCmpAndSwp`]: what the
+    /// memory must hold for the swap (`wr.atomic.compare_add`; IBA 9.4.5).
+    pub compare_add: u64,
+    /// [`WrOpcode::AtomicCmpAndSwp`]: what is swapped in (`wr.atomic.swap`).
+    pub swap: u64,
 }
 
 /// A receive request (`ibv_recv_wr`).

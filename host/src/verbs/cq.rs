@@ -334,6 +334,8 @@ impl Position {
         let opcode = [
             WcOpcode::RdmaWrite,
             WcOpcode::RdmaRead,
+            WcOpcode::CompSwap,
+            WcOpcode::FetchAdd,
             WcOpcode::RecvRdmaWithImm,
         ]
         .into_iter()

@@ -28,7 +28,7 @@ impl Access {
     pub const REMOTE_WRITE: Self = Self(RIGHT_REMOTE_WRITE);
     /// Peers may read.
     pub const REMOTE_READ: Self = Self(RIGHT_REMOTE_READ);
-    /// Peers may do atomic operations.
+    /// Peers may do ATOMICs.
     pub const REMOTE_ATOMIC: Self = Self(RIGHT_REMOTE_ATOMIC);
 
     /// The `RIGHT_` bits.

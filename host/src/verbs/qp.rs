@@ -10,7 +10,7 @@ use mprdma_spec::csr;
 use mprdma_spec::descriptor::{
     rq_wqe, sq_wqe, WrOpcode, WQE_FENCE, WQE_SIGNALED, WQE_SOLICITED, WQE_SYNC,
 };
-use mprdma_spec::params::{max_read, ATOMIC_BYTES, MAX_MESSAGE};
+use mprdma_spec::params::{max_read, MAX_MESSAGE};
 
 use super::attr::{InitAttr, QpInitAttr, QpStatus, RecvWr, RtrAttr, RtsAttr, SendWr};
 use super::context::{lock, Context, Kind};
@@ -24,6 +24,9 @@ use super::telemetry::QpStats;
 use super::work::WorkQueue;
 use crate::error::Error;
 use crate::memory::before_doorbell;
+
+/// Bytes of an ATOMIC.
+const ATOMIC_BYTES: u64 = mprdma_spec::params::ATOMIC_BYTES as u64;
 
 /// A queue pair. Destroyed when dropped.
 #[derive(Debug)]
@@ -279,23 +282,15 @@ impl Qp {
     /// Posts a list of send requests, in order, and tells the card once.
     ///
     /// # Errors
-    /// [`Error::WrongState`] and [`Error::MessageTooLong`] post nothing; [`Error::QueueFull`] posts the first ones and
-    /// says how many.
+    /// [`Error::WrongState`], [`Error::MessageTooLong`], and of ATOMICs [`Error::AtomicLength`], [`Error::AtomicAddress`] and
+    /// [`Error::NoAtomics`] post nothing; [`Error::QueueFull`] posts the first ones and says how many.
     pub fn post_send(&self, requests: &[SendWr]) -> Result<(), Error> {
         let mut inner = lock(&self.shared.inner);
         self.shared
             .expect(&inner, "post_send", &[QpState::Rts, QpState::Error])?;
         let mtu = inner.image.get(qp_image::MTU) as u8;
         for request in requests {
-            let max = match request.opcode {
-                WrOpcode::RdmaRead => max_read(mtu).unwrap_or(MAX_MESSAGE),
-                WrOpcode::RdmaWrite | WrOpcode::RdmaWriteWithImm => MAX_MESSAGE,
-                WrOpcode::AtomicCmpAndSwp | WrOpcode::AtomicFetchAndAdd => ATOMIC_BYTES as u64,
-            };
-            if request.length > max {
-                let bytes = request.length;
-                return Err(Error::MessageTooLong { bytes, max });
-            }
+            self.check_send(request, mtu)?;
         }
         let mut posted = 0;
         for request in requests {
@@ -311,6 +306,28 @@ impl Qp {
             self.doorbell(csr::DB_SQ, inner.sq.producer())?;
         }
         self.all_posted("send", inner.sq.capacity(), posted, requests.len())
+    }
+
+    /// Whether the card could do this at all.
+    fn check_send(&self, request: &SendWr, mtu: u8) -> Result<(), Error> {
+        let (bytes, addr) = (request.length, request.remote_addr);
+        if request.opcode.is_atomic() {
+            let card = self.context().control().capabilities().version;
+            return match bytes == ATOMIC_BYTES {
+                _ if card < csr::VERSION_ATOMIC => Err(Error::NoAtomics { card }),
+                false => Err(Error::AtomicLength { bytes }),
+                true if addr % ATOMIC_BYTES != 0 => Err(Error::AtomicAddress { addr }),
+                true => Ok(()),
+            };
+        }
+        let max = match request.opcode {
+            WrOpcode::RdmaRead => max_read(mtu).unwrap_or(MAX_MESSAGE),
+            _ => MAX_MESSAGE,
+        };
+        if bytes > max {
+            return Err(Error::MessageTooLong { bytes, max });
+        }
+        Ok(())
     }
 
     /// Posts a list of receive requests, in order, and tells the card once.
@@ -404,6 +421,15 @@ fn send_entry(request: &SendWr) -> [u8; sq_wqe::BYTES] {
     sq_wqe::LENGTH.set(&mut entry, request.length);
     sq_wqe::LADDR.set(&mut entry, request.addr);
     sq_wqe::LKEY.set(&mut entry, request.lkey.into());
+    // AtomicETH has one field for what is swapped in or added (IBA 9.3.4); verbs pairs what is compared or added.
+    match request.opcode {
+        WrOpcode::AtomicCmpAndSwp => {
+            sq_wqe::SWAP_ADD.set(&mut entry, request.swap);
+            sq_wqe::COMPARE.set(&mut entry, request.compare_add);
+        }
+        WrOpcode::AtomicFetchAndAdd => sq_wqe::SWAP_ADD.set(&mut entry, request.compare_add),
+        _ => {}
+    }
     entry
 }
 

@@ -529,6 +529,76 @@ fn read_bandwidth() {
     assert!(code == 0 && out.contains("RDMA_Read BW Test"), "{out}{err}");
 }
 
+#[test]
+fn atomic_rate() {
+    let rack = Rack::new(2, Traits::default());
+    let (a, b) = (rack.address(0), rack.address(1));
+    let test = ["bench", "atomic-bw", "-p"];
+    for (kind, title) in [
+        ("FETCH_AND_ADD", "Atomic FETCH_AND_ADD BW Test"),
+        ("CMP_AND_SWAP", "Atomic CMP_AND_SWAP BW Test"),
+    ] {
+        let server = ["0", "-d", &b, "-q", "2", "-A", kind, "--bind", "127.0.0.1"];
+        let mut server = Background::start(&[&test[..], &server].concat());
+        let port = server.port();
+        let client = ["-d", &a, "-q", "2", "-n", "50", "-o", "3", "-A", kind];
+        let done = run(&[&test[..], &[&port], &client, &["127.0.0.1"]].concat());
+        let (code, text) = code_and_text(&done);
+        assert_eq!(code, 0, "{text}");
+        let table = String::from_utf8(done.stdout).unwrap();
+        let lines: Vec<Vec<&str>> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let row = lines.iter().find(|row| row.first() == Some(&"8")).unwrap();
+        assert_eq!((row[1], row.len()), ("100", 5), "{table}");
+        assert!(row[4].parse::<f64>().unwrap() > 0.0, "{table}");
+        let (code, out, err) = server.end();
+        assert!(
+            code == 0 && table.contains(title) && out.contains(title),
+            "{out}{err}"
+        );
+    }
+    let server = ["0", "-d", &b, "--bind", "127.0.0.1"];
+    let mut server = Background::start(&[&test[..], &server].concat());
+    let port = server.port();
+    let client = ["-d", &a, "-n", "50", "--json", "127.0.0.1"];
+    let results = json(&run(&[&test[..], &[&port], &client].concat()));
+    let line = &results["results"][0];
+    assert_eq!(
+        (line["bytes"].as_u64(), line["iterations"].as_u64()),
+        (Some(8), Some(50))
+    );
+    let rates = ["msg_rate_mpps", "goodput_gbps"].map(|rate| line[rate].as_f64().unwrap());
+    assert!(rates[0] > 0.0 && (rates[1] - rates[0] * 0.064).abs() < 1e-9);
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn an_atomic_rate_that_cannot_be_measured_is_explained() {
+    let rack = Rack::new(1, Traits::default());
+    let old = Rack::new(
+        1,
+        Traits {
+            version: mprdma_spec::csr::VERSION_ATOMIC - 1,
+            ..Traits::default()
+        },
+    );
+    let (good, old) = (rack.address(0), old.address(0));
+    for (device, args, code, part) in [
+        (&good, &["-o", "17"][..], 2, "17 is not in 1..=16"),
+        (&good, &["-o", "0"], 2, "0 is not in 1..=16"),
+        (&good, &["-A", "ADD"], 2, "FETCH_AND_ADD"),
+        (&good, &["-s", "16"], 2, "unexpected argument '-s'"),
+        (&old, &[], 3, "ATOMICs need 1.2: load a newer image"),
+    ] {
+        let test = ["bench", "atomic-bw", "-d", device];
+        let output = run(&[&test[..], args].concat());
+        let (exit, text) = code_and_text(&output);
+        assert!(exit == code && text.contains(part), "{exit} {text}");
+    }
+}
+
 /// What `qp show`, `qp modify` and `qp trace` say of QP 2, which `qp create` made.
 fn parameters_and_telemetry(address: &str) {
     let command = |args: &[&str]| json(&run(&[args, &["-d", address, "--json"]].concat()));

@@ -1,5 +1,5 @@
 //! A card as a register model: the interface of `mprdma_spec` from the outside, whole messages at a time inside. Two or
-//! more of them on a lossless wire complete WRITEs and READs between their host memories.
+//! more of them on a lossless wire complete WRITEs, READs and ATOMICs between their host memories.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -11,13 +11,16 @@ use mprdma_spec::command::{
     cq_image, eq_image, mr_image, qp_image, qp_stats, qp_status, trace_records, trace_request,
     Opcode, QpState, Status, TRACED_VPS, TRACE_GROUP,
 };
-use mprdma_spec::command::{RIGHT_LOCAL_WRITE, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE};
+use mprdma_spec::command::{
+    RIGHT_LOCAL_WRITE, RIGHT_REMOTE_ATOMIC, RIGHT_REMOTE_READ, RIGHT_REMOTE_WRITE,
+};
 use mprdma_spec::config::{self, Config};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::csr;
 use mprdma_spec::descriptor::{
     cqe, eqe, rq_wqe, sq_wqe, EventType, WcOpcode, WrOpcode, CQE_WITH_IMM, WQE_SIGNALED,
 };
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
 
 pub const BAR0_BYTES: u64 = csr::bar0_bytes(config::SIM.qp_log2);
@@ -142,9 +145,11 @@ impl Fabric {
         if status != WcStatus::Success || sq_wqe::FLAGS.get(&wqe) & WQE_SIGNALED != 0 {
             let cqn = qp_image::SQ_CQN.get(&card.qps[&qpn].image) as u32;
             let length = sq_wqe::LENGTH.get(&wqe);
-            let opcode = match reads(&wqe) {
-                true => WcOpcode::RdmaRead,
-                false => WcOpcode::RdmaWrite,
+            let opcode = match operation(&wqe) {
+                Some(WrOpcode::RdmaRead) => WcOpcode::RdmaRead,
+                Some(WrOpcode::AtomicCmpAndSwp) => WcOpcode::CompSwap,
+                Some(WrOpcode::AtomicFetchAndAdd) => WcOpcode::FetchAdd,
+                _ => WcOpcode::RdmaWrite,
             };
             card.complete(cqn, qpn, index, status, opcode as u64, length, None);
         }
@@ -157,23 +162,25 @@ impl Fabric {
         let card = &mut self.cards[i];
         let image = card.qps[&qpn].image;
         let length = sq_wqe::LENGTH.get(wqe);
-        let with_imm = match sq_wqe::OPCODE.get(wqe) {
-            code if code == WrOpcode::RdmaWrite as u64 => false,
-            code if code == WrOpcode::RdmaWriteWithImm as u64 => true,
-            code if code == WrOpcode::RdmaRead as u64 => false,
-            _ => return WcStatus::LocalQpOperationError,
+        let Some(opcode) = operation(wqe) else {
+            return WcStatus::LocalQpOperationError;
         };
+        if opcode.is_atomic() && length != ATOMIC_BYTES as u64 {
+            return WcStatus::LocalLengthError;
+        }
+        let with_imm = opcode == WrOpcode::RdmaWriteWithImm;
+        let answered = opcode.is_answered();
         let (mut data, mut local) = (vec![], 0);
         if length > 0 {
             let (key, addr) = (sq_wqe::LKEY.get(wqe) as u32, sq_wqe::LADDR.get(wqe));
-            let rights = if reads(wqe) { RIGHT_LOCAL_WRITE } else { 0 };
+            let rights = if answered { RIGHT_LOCAL_WRITE } else { 0 };
             let pd = qp_image::PD.get(&image);
             let Some(iova) = card.translate(key, pd, addr, length, rights) else {
                 return WcStatus::LocalProtectionError;
             };
             local = iova;
         }
-        if !reads(wqe) {
+        if !answered {
             let Some(bytes) = card.dma_read(local, length as usize) else {
                 return WcStatus::FatalError;
             };
@@ -198,10 +205,14 @@ impl Fabric {
         };
         peer.count(Counter::RxDataPackets, packets);
         peer.qps.get_mut(&dest).unwrap().accepted += packets;
-        if !reads(wqe) {
+        if !answered {
             return peer.place(dest, wqe, &data, with_imm);
         }
-        match peer.answer_read(dest, wqe) {
+        let answer = match opcode.is_atomic() {
+            true => peer.answer_atomic(dest, wqe, opcode),
+            false => peer.answer_read(dest, wqe),
+        };
+        match answer {
             Ok(data) if self.cards[i].dma_write(local, &data) => WcStatus::Success,
             Ok(_) => WcStatus::FatalError,
             Err(status) => status,
@@ -209,8 +220,17 @@ impl Fabric {
     }
 }
 
-fn reads(wqe: &[u8; 64]) -> bool {
-    sq_wqe::OPCODE.get(wqe) == WrOpcode::RdmaRead as u64
+fn operation(wqe: &[u8; 64]) -> Option<WrOpcode> {
+    let code = sq_wqe::OPCODE.get(wqe);
+    [
+        WrOpcode::RdmaWrite,
+        WrOpcode::RdmaWriteWithImm,
+        WrOpcode::RdmaRead,
+        WrOpcode::AtomicCmpAndSwp,
+        WrOpcode::AtomicFetchAndAdd,
+    ]
+    .into_iter()
+    .find(|opcode| *opcode as u64 == code)
 }
 
 impl Card {
@@ -448,6 +468,28 @@ impl Card {
         let iova = self.remote_range(qpn, wqe, RIGHT_REMOTE_READ)?;
         self.dma_read(iova, length)
             .ok_or(WcStatus::RemoteOperationError)
+    }
+
+    /// The responder's half of an ATOMIC: what the memory held.
+    fn answer_atomic(
+        &mut self,
+        qpn: u32,
+        wqe: &[u8; 64],
+        opcode: WrOpcode,
+    ) -> Result<Vec<u8>, WcStatus> {
+        let iova = self.remote_range(qpn, wqe, RIGHT_REMOTE_ATOMIC)?;
+        let bytes = self
+            .dma_read(iova, ATOMIC_BYTES)
+            .ok_or(WcStatus::RemoteOperationError)?;
+        let held = u64::from_le_bytes(bytes[..].try_into().unwrap());
+        let (swap_add, compare) = (sq_wqe::SWAP_ADD.get(wqe), sq_wqe::COMPARE.get(wqe));
+        let new = match opcode {
+            WrOpcode::AtomicFetchAndAdd => held.wrapping_add(swap_add),
+            _ if held == compare => swap_add,
+            _ => held,
+        };
+        assert!(self.dma_write(iova, &new.to_le_bytes()), "it was read");
+        Ok(bytes)
     }
 
     /// The receiver's half of a WRITE.

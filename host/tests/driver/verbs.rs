@@ -13,6 +13,7 @@ use mprdma_host::verbs::{
 use mprdma_host::Error;
 use mprdma_spec::command::{QpState, Status};
 use mprdma_spec::counter::Counter;
+use mprdma_spec::csr;
 use mprdma_spec::descriptor::{WcOpcode, WrOpcode};
 use mprdma_spec::status::WcStatus;
 
@@ -140,6 +141,8 @@ impl End {
             remote_addr: peer.mr.addr() + to as u64,
             rkey: peer.mr.rkey(),
             imm: 0,
+            compare_add: 0,
+            swap: 0,
         }
     }
 
@@ -211,11 +214,15 @@ fn read_wr(a: &End, wr_id: u64, to: usize, b: &End, from: usize, length: usize) 
 
 /// What `End` makes, but for reading.
 fn reading_pair() -> (End, End, Shared) {
+    pair_with(Access::LOCAL_WRITE | Access::REMOTE_READ, 1)
+}
+
+/// What `End` makes, with these rights, of regions that begin so many bytes into a page.
+fn pair_with(access: Access, offset: usize) -> (End, End, Shared) {
     let (mut a, mut b, fabric) = End::pair(16, 16);
-    let access = Access::LOCAL_WRITE | Access::REMOTE_READ;
     for (end, peer) in [(&mut a, 1), (&mut b, 0)] {
-        let memory = Arc::new(Memory::allocate(REGION + 1, PageSize::Small).unwrap());
-        end.mr = end.pd.register(&memory, 1, REGION, access).unwrap();
+        let memory = Arc::new(Memory::allocate(REGION + offset, PageSize::Small).unwrap());
+        end.mr = end.pd.register(&memory, offset, REGION, access).unwrap();
         let peer_qpn = end.qp.qp_num();
         end.qp.modify_to_reset().unwrap();
         end.qp
@@ -292,6 +299,125 @@ fn a_read_needs_its_rights_and_a_length_that_offsets_reach() {
     let (a, b, _) = End::pair(4, 16);
     a.qp.post_send(&[read_wr(&a, 1, 0, &b, 0, 10)]).unwrap();
     assert_eq!(a.completions(1)[0].status, WcStatus::RemoteAccessError);
+}
+
+/// A signaled ATOMIC on the 8 bytes at the peer's `from`, whose answer goes to our `to`.
+fn atomic_wr(a: &End, to: usize, b: &End, from: usize, opcode: WrOpcode) -> SendWr {
+    SendWr {
+        opcode,
+        compare_add: 5,
+        swap: 77,
+        ..a.write_wr(9, to, b, from, 8)
+    }
+}
+
+fn atomic_pair() -> (End, End, Shared) {
+    pair_with(Access::LOCAL_WRITE | Access::REMOTE_ATOMIC, 0)
+}
+
+#[test]
+fn atomics_map_the_operands_of_verbs() {
+    use WrOpcode::{AtomicCmpAndSwp, AtomicFetchAndAdd};
+    let (a, b, _) = atomic_pair();
+    for (opcode, held, expected) in [
+        (AtomicFetchAndAdd, 1000, 1005),
+        (AtomicFetchAndAdd, u64::MAX, 4),
+        (AtomicCmpAndSwp, 5, 77),
+        (AtomicCmpAndSwp, 77, 77),
+        (AtomicCmpAndSwp, 5 << 56, 5 << 56),
+    ] {
+        b.mr.write(64, &u64::to_le_bytes(held)).unwrap();
+        a.mr.write(0, &[0xee; 32]).unwrap();
+        a.qp.post_send(&[atomic_wr(&a, 13, &b, 64, opcode)])
+            .unwrap();
+        let wc = a.completions(1)[0];
+        let found = match opcode {
+            AtomicFetchAndAdd => WcOpcode::FetchAdd,
+            _ => WcOpcode::CompSwap,
+        };
+        assert_eq!(
+            (wc.wr_id, wc.status, wc.opcode, wc.byte_len),
+            (9, WcStatus::Success, Some(found), 8)
+        );
+        let (mut here, mut there) = ([0; 32], [0; 8]);
+        a.mr.read(0, &mut here).unwrap();
+        b.mr.read(64, &mut there).unwrap();
+        assert_eq!(here[13..21], held.to_le_bytes());
+        assert!(here[..13].iter().chain(&here[21..]).all(|b| *b == 0xee));
+        assert_eq!(u64::from_le_bytes(there), expected, "{opcode:?} {held:#x}");
+    }
+}
+
+#[test]
+fn an_atomic_that_no_card_does_is_not_posted() {
+    let (a, b, _) = atomic_pair();
+    let good = atomic_wr(&a, 0, &b, 64, WrOpcode::AtomicFetchAndAdd);
+    for length in [0, 4, 7, 9, 16, u64::MAX] {
+        let bad = SendWr { length, ..good };
+        let error = a.qp.post_send(&[good, bad]).unwrap_err();
+        assert!(matches!(error, Error::AtomicLength { bytes } if bytes == length));
+        assert!(error.to_string().contains("set length to 8"), "{error}");
+    }
+    for past in 1..8 {
+        let addr = good.remote_addr + past;
+        let bad = SendWr {
+            remote_addr: addr,
+            ..good
+        };
+        let error = a.qp.post_send(&[good, bad]).unwrap_err();
+        assert!(matches!(error, Error::AtomicAddress { addr: told } if told == addr));
+        assert!(error.to_string().contains("a multiple of 8"), "{error}");
+    }
+    assert_eq!(a.qp.send_outstanding(), 0, "nothing was posted");
+}
+
+#[test]
+fn an_atomic_needs_its_rights() {
+    let (a, b, _) = atomic_pair();
+    let memory = Arc::new(Memory::allocate(100, PageSize::Small).unwrap());
+    let constant = a.pd.register(&memory, 0, 100, Access::NONE).unwrap();
+    a.qp.post_send(&[SendWr {
+        lkey: constant.lkey(),
+        addr: constant.addr(),
+        ..atomic_wr(&a, 0, &b, 64, WrOpcode::AtomicCmpAndSwp)
+    }])
+    .unwrap();
+    let wc = a.completions(1)[0];
+    assert_eq!(
+        (wc.status, wc.opcode),
+        (WcStatus::LocalProtectionError, Some(WcOpcode::CompSwap))
+    );
+    // The right to write and to read is not enough.
+    let others = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+    let (a, b, _) = pair_with(others, 0);
+    a.qp.post_send(&[atomic_wr(&a, 0, &b, 64, WrOpcode::AtomicFetchAndAdd)])
+        .unwrap();
+    assert_eq!(a.completions(1)[0].status, WcStatus::RemoteAccessError);
+}
+
+/// A card of the version before, which can do all else.
+#[test]
+fn a_card_that_knows_no_atomics_gets_none() {
+    let fabric = Fabric::new(
+        2,
+        Traits {
+            version: csr::VERSION_ATOMIC - 1,
+            ..Traits::default()
+        },
+    );
+    let (a, b) = (End::new(&fabric, 0, 4, 16), End::new(&fabric, 1, 4, 16));
+    a.connect(1, b.qp.qp_num());
+    b.connect(0, a.qp.qp_num());
+    let error =
+        a.qp.post_send(&[atomic_wr(&a, 0, &b, 7, WrOpcode::AtomicFetchAndAdd)])
+            .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the card speaks version 1.1 and ATOMICs need 1.2: load a newer image into the card"
+    );
+    assert_eq!(a.qp.send_outstanding(), 0);
+    a.qp.post_send(&[a.write_wr(1, 0, &b, 0, 8)]).unwrap();
+    assert_eq!(a.completions(1)[0].status, WcStatus::Success);
 }
 
 #[test]

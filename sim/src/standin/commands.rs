@@ -206,6 +206,7 @@ impl StandIn {
         if takes(MASK_SENDER) {
             qp.open.clear();
             qp.reads.restart_requester();
+            qp.answers.clear();
             qp.completion.restart(image);
             qp.send.restart(image);
         }
@@ -235,10 +236,10 @@ impl StandIn {
         qp.send = SendQueue::destroyed(&qp.send);
         qp.open.clear();
         qp.reads = ReadBook::default();
+        qp.answers.clear();
         qp.completion = Default::default();
         self.sender_event(qpn, &SenderEvent::Destroy);
         self.receiver_event(qpn, &ReceiverEvent::Destroy);
-        self.look_at_answers();
     }
 }
 

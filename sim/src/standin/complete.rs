@@ -1,5 +1,5 @@
 //! Completes send work in order: follows the cumulative acknowledgement through the launched messages, and holds back what
-//! is behind a READ whose bytes are not all there.
+//! is behind a READ or ATOMIC whose bytes are not all there.
 
 use super::queues::Completion;
 use super::transmit::{Kind, Message};
@@ -24,9 +24,9 @@ pub(super) struct SendCompletion {
     /// PSN after the last message launched.
     limit: u32,
     cqn: u16,
-    /// Acknowledged work requests, the oldest a READ that is not finished.
+    /// Acknowledged work requests, the oldest a READ or ATOMIC that is not finished.
     held: VecDeque<Work>,
-    /// READs finished and not completed.
+    /// READs and ATOMICs finished and not completed.
     finished: u8,
 }
 
@@ -46,10 +46,16 @@ impl Work {
             byte_len: message.length,
             opcode: match message.kind {
                 Kind::Read => WcOpcode::RdmaRead,
-                Kind::Write | Kind::Response => WcOpcode::RdmaWrite,
+                Kind::CompareSwap => WcOpcode::CompSwap,
+                Kind::FetchAdd => WcOpcode::FetchAdd,
+                _ => WcOpcode::RdmaWrite,
             },
             signaled: message.signaled,
         }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.opcode != WcOpcode::RdmaWrite
     }
 }
 
@@ -100,7 +106,7 @@ impl StandIn {
         self.complete(qpn, news.status);
     }
 
-    /// The bytes of a READ are on the bus.
+    /// The bytes of a READ or ATOMIC are on the bus.
     pub(super) fn read_finished(&mut self, qpn: u16) {
         let state = &mut self.tables.qps[usize::from(qpn)].completion;
         if state.valid && !state.failed {
@@ -168,16 +174,16 @@ struct Step {
     fails: bool,
 }
 
-/// Takes the next step that is due, if there is one. What is acknowledged behind a READ that is not finished leaves the
+/// Takes the next step that is due, if there is one. What is acknowledged behind one that is not finished leaves the
 /// ring and is held. With a `status` the oldest work request left is due with it.
 fn next_step(state: &mut SendCompletion, open: &mut VecDeque<Message>, status: u8) -> Option<Step> {
     const FLUSHED: u8 = WcStatus::WorkRequestFlushed as u8;
     const SUCCESS: u8 = WcStatus::Success as u8;
     if let Some(work) = state.held.front().copied() {
-        let reads = work.opcode == WcOpcode::RdmaRead;
-        if state.failed || !reads || state.finished > 0 {
+        let answered = work.is_answered();
+        if state.failed || !answered || state.finished > 0 {
             state.held.pop_front();
-            state.finished -= u8::from(reads && !state.failed);
+            state.finished -= u8::from(answered && !state.failed);
             return Some(Step {
                 completes: Some((work, if state.failed { FLUSHED } else { SUCCESS })),
                 ..Step::default()
@@ -194,7 +200,7 @@ fn next_step(state: &mut SendCompletion, open: &mut VecDeque<Message>, status: u
                 fails,
             })
         };
-        let step = if message.kind == Kind::Response && (state.failed || acknowledged) {
+        let step = if !message.kind.is_own() && (state.failed || acknowledged) {
             Some(Step {
                 packets: left,
                 ..Step::default()
@@ -235,11 +241,11 @@ fn next_step(state: &mut SendCompletion, open: &mut VecDeque<Message>, status: u
     // Answers to the peer that are not acknowledged go with the rest.
     let message = open.pop_front()?;
     let left = Some(message.packets);
-    Some(match message.kind {
-        Kind::Response => Step {
+    Some(match message.kind.is_own() {
+        false => Step {
             packets: left,
             ..Step::default()
         },
-        _ => fails(Work::of(&message), left),
+        true => fails(Work::of(&message), left),
     })
 }

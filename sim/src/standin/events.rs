@@ -1,5 +1,6 @@
 //! What will happen to a card, in order of time.
 
+use super::answers::AtomicRead;
 use super::parse::Meta;
 use super::reads::ReadNews;
 use super::receive::Action;
@@ -26,7 +27,11 @@ pub(super) enum Event {
     Received { meta: Meta, frame: Vec<u8> },
     /// The payload of an action has been handed to the bus.
     Placed(Box<Action>),
-    /// A packet that the book of READs has to hear of is on the bus, with all before it.
+    /// The memory that an ATOMIC works on has been read.
+    AtomicRead(AtomicRead),
+    /// It is a queue pair's turn to ask whether its peer is still there.
+    Turn(u16),
+    /// A packet that the book of READs and ATOMICs has to hear of is on the bus, with all before it.
     ReadNews(ReadNews),
     /// A read of WQEs is complete.
     WqesRead { read: super::fetch::WqeRead },

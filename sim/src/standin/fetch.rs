@@ -1,5 +1,5 @@
 //! Fetches send work: reads WQEs from host memory, checks them, gives them PSNs and launches them; launches the answers to
-//! the peer's READs too.
+//! the peer too.
 
 use super::dma::Dma;
 use super::events::Event;
@@ -12,7 +12,7 @@ use mprdma_model::psn;
 use mprdma_spec::command::{qp_image, QpState, RIGHT_LOCAL_WRITE};
 use mprdma_spec::config::{MESSAGE_RING_LOG2, RESPONSE_ENTRIES};
 use mprdma_spec::descriptor::{sq_wqe, WrOpcode, WQE_FENCE, WQE_SIGNALED, WQE_SYNC};
-use mprdma_spec::params::{max_read, mtu_bytes, MAX_MESSAGE};
+use mprdma_spec::params::{max_read, mtu_bytes, ATOMIC_BYTES, MAX_MESSAGE};
 use mprdma_spec::status::WcStatus;
 use std::collections::VecDeque;
 
@@ -50,7 +50,7 @@ pub(super) struct SendQueue {
     packets: u32,
     /// Work requests launched and not completed.
     own: u16,
-    /// READs launched and not done, and how many there were.
+    /// READs and ATOMICs launched and not done, and how many there were.
     reads: u16,
     next_read: u32,
     next_psn: u32,
@@ -58,6 +58,9 @@ pub(super) struct SendQueue {
     posted: u16,
     asked: u16,
     launched: u16,
+    /// It has turns, as there were open READs or ATOMICs in the last one; and had been waiting for nothing but them then.
+    pub watched: bool,
+    pub waited: bool,
 }
 
 impl SendQueue {
@@ -78,6 +81,7 @@ impl SendQueue {
     pub(super) fn destroyed(old: &SendQueue) -> SendQueue {
         SendQueue {
             listed: old.listed,
+            watched: old.watched,
             life: old.life + 1,
             ..SendQueue::default()
         }
@@ -88,7 +92,7 @@ impl SendQueue {
         self.life += 1;
         (self.blocked, self.sync_open, self.sync_waits) = (false, false, false);
         (self.messages, self.packets, self.own) = (0, 0, 0);
-        (self.reads, self.next_read) = (0, 0);
+        (self.reads, self.next_read, self.waited) = (0, 0, false);
         self.next_psn = qp_image::SQ_PSN.get(image) as u32;
         self.next_wsn = 0;
         self.asked = self.launched;
@@ -96,6 +100,29 @@ impl SendQueue {
 
     pub(super) fn life(&self) -> u32 {
         self.life
+    }
+
+    pub(super) fn mtu(&self) -> u8 {
+        self.mtu
+    }
+
+    /// Whether it answers its peer.
+    pub(super) fn answers(&self) -> bool {
+        self.state == RTS
+    }
+
+    /// Whether an answer of so many bytes finds room.
+    pub(super) fn fits(&self, length: u32) -> bool {
+        self.messages < MOST_MESSAGES && !self.too_many(packets(self.mtu, length))
+    }
+
+    pub(super) fn has_open_reads(&self) -> bool {
+        self.state == RTS && self.reads != 0
+    }
+
+    /// Whether everything sent is acknowledged.
+    pub(super) fn has_nothing_under_way(&self) -> bool {
+        self.messages == 0
     }
 
     /// Work requests that may still be launched, if so many of those that may be are on their way already.
@@ -128,7 +155,7 @@ impl SendQueue {
             message.wsn = self.next_wsn;
             self.next_wsn = psn::add(self.next_wsn, 1);
         }
-        if message.kind == Kind::Read && message.packets > 0 {
+        if message.kind.is_answered() && message.packets > 0 {
             message.wsn = self.next_read % SLOTS as u32;
             self.next_read = self.next_read.wrapping_add(1);
             self.reads += 1;
@@ -149,15 +176,6 @@ impl SendQueue {
             .min(self.entries() - offset)
             .min(self.room(on_way))
     }
-}
-
-/// An answer to a READ of the peer that may be sent.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    pub qpn: u16,
-    pub life: u32,
-    pub slot: u32,
-    pub range: Range,
 }
 
 /// A read of WQEs on its way.
@@ -181,15 +199,20 @@ struct Wqe {
     readable: bool,
 }
 
-impl Answer {
-    /// Whether the queue pair that was asked still sends.
-    fn is_wanted(&self, queue: &SendQueue) -> bool {
-        queue.life == self.life && queue.state == RTS
-    }
+/// What a WQE with this opcode becomes, if there is such a thing.
+fn kind_of(opcode: u64) -> Option<Kind> {
+    Some(match opcode {
+        code if code == WrOpcode::RdmaWrite as u64 => Kind::Write,
+        code if code == WrOpcode::RdmaWriteWithImm as u64 => Kind::Write,
+        code if code == WrOpcode::RdmaRead as u64 => Kind::Read,
+        code if code == WrOpcode::AtomicCmpAndSwp as u64 => Kind::CompareSwap,
+        code if code == WrOpcode::AtomicFetchAndAdd as u64 => Kind::FetchAdd,
+        _ => return None,
+    })
 }
 
 /// Packets of a message of so many bytes over the MTU with that IBA code.
-fn packets(mtu: u8, length: u32) -> u32 {
+pub(super) fn packets(mtu: u8, length: u32) -> u32 {
     length.div_ceil(mtu_bytes(mtu).unwrap_or(256)).max(1)
 }
 
@@ -203,7 +226,6 @@ pub(super) struct Fetch {
     /// WQEs asked for and not looked at.
     flying: u16,
     wqes: VecDeque<Wqe>,
-    answers: VecDeque<Answer>,
     /// When the next WQE or answer may be looked at, and whether an event is under way for that.
     free_at: Ps,
     waits: bool,
@@ -243,7 +265,7 @@ impl StandIn {
             queue.state = ERROR;
         }
         self.work_arrived(qpn);
-        self.look_at_answers();
+        self.look_at_answers(qpn);
     }
 
     /// A message of so many packets has left the ring, or a work request is completed, or both.
@@ -256,29 +278,16 @@ impl StandIn {
         queue.own = queue.own.saturating_sub(own.into());
         queue.blocked = false;
         self.work_arrived(qpn);
-        self.look_at_answers();
+        self.look_at_answers(qpn);
     }
 
-    /// A READ is done: its bytes are on the bus.
+    /// A READ or ATOMIC is done: its bytes are on the bus.
     pub(super) fn read_done(&mut self, qpn: u16) {
         let queue = &mut self.tables.qps[usize::from(qpn)].send;
         queue.reads = queue.reads.saturating_sub(1);
-        queue.blocked = false;
+        (queue.blocked, queue.waited) = (false, false);
         self.read_finished(qpn);
         self.work_arrived(qpn);
-    }
-
-    /// An answer to a READ may be sent, behind those before it.
-    pub(super) fn answer_read(&mut self, answer: Answer) {
-        self.tables.fetch.answers.push_back(answer);
-        self.look_at_answers();
-    }
-
-    /// The first answer may fit now, or be wanted no more.
-    pub(super) fn look_at_answers(&mut self) {
-        if !self.tables.fetch.answers.is_empty() {
-            self.look_at_wqes();
-        }
     }
 
     /// The first packet of a synchronised message has left.
@@ -361,9 +370,10 @@ impl StandIn {
         self.look_at_wqes();
     }
 
-    fn look_at_wqes(&mut self) {
+    /// Looks at answers and WQEs, answers first, as far as there are any.
+    pub(super) fn look_at_wqes(&mut self) {
         loop {
-            let answers = self.answer_fits();
+            let answers = self.next_answer().is_some();
             let idle = !answers && self.tables.fetch.wqes.is_empty();
             if idle || self.tables.fetch.waits {
                 return;
@@ -385,37 +395,6 @@ impl StandIn {
         }
     }
 
-    /// Whether the first answer can be launched, or is not wanted any more. The others wait behind it.
-    fn answer_fits(&self) -> bool {
-        self.tables.fetch.answers.front().is_some_and(|answer| {
-            let queue = &self.tables.qps[usize::from(answer.qpn)].send;
-            let fits = queue.messages < MOST_MESSAGES
-                && !queue.too_many(packets(queue.mtu, answer.range.length));
-            fits || !answer.is_wanted(queue)
-        })
-    }
-
-    fn launch_answer(&mut self) {
-        let Some(answer) = self.tables.fetch.answers.pop_front() else {
-            return;
-        };
-        let queue = &self.tables.qps[usize::from(answer.qpn)].send;
-        if !answer.is_wanted(queue) {
-            return;
-        }
-        let length = answer.range.length;
-        let message = Message {
-            kind: Kind::Response,
-            packets: packets(queue.mtu, length),
-            iova: answer.range.iova,
-            length,
-            wsn: answer.slot,
-            mtu: mtu_bytes(queue.mtu).unwrap_or(256),
-            ..Message::default()
-        };
-        self.launch(answer.qpn, message);
-    }
-
     /// Launches a WQE, or lets it be read again. One that is not the next in turn comes from a read made before something
     /// went wrong; it is dropped.
     fn look_at(&mut self, wqe: &Wqe) {
@@ -428,30 +407,38 @@ impl StandIn {
         let length = get(sq_wqe::LENGTH) as u32;
         let answer = self.look_up(get(sq_wqe::LKEY) as u32, get(sq_wqe::LADDR), length);
         let opcode = get(sq_wqe::OPCODE);
-        let reads = opcode == WrOpcode::RdmaRead as u64;
-        let rights = if reads { RIGHT_LOCAL_WRITE } else { 0 };
-        let most = match max_read(queue.mtu) {
-            Some(most) if reads => most,
-            _ => MAX_MESSAGE,
+        let kind = kind_of(opcode);
+        let answered = kind.is_some_and(Kind::is_answered);
+        let rights = if answered { RIGHT_LOCAL_WRITE } else { 0 };
+        let lengths = match (kind, max_read(queue.mtu)) {
+            (Some(Kind::CompareSwap | Kind::FetchAdd), _) => {
+                ATOMIC_BYTES as u64..=ATOMIC_BYTES as u64
+            }
+            (Some(Kind::Read), Some(most)) => 0..=most,
+            _ => 0..=MAX_MESSAGE,
         };
         let opens = answer.hit && answer.pd == queue.pd && rights & !u64::from(answer.rights) == 0;
         let status = if queue.state == ERROR {
             Some(WcStatus::WorkRequestFlushed)
         } else if !wqe.readable {
             Some(WcStatus::FatalError)
-        } else if opcode > WrOpcode::RdmaRead as u64 {
+        } else if kind.is_none() {
             Some(WcStatus::LocalQpOperationError)
-        } else if u64::from(length) > most {
+        } else if !lengths.contains(&u64::from(length)) {
             Some(WcStatus::LocalLengthError)
         } else if length != 0 && !opens {
             Some(WcStatus::LocalProtectionError)
         } else {
             None
         };
-        let packets = if reads { 1 } else { packets(queue.mtu, length) };
+        let packets = if answered {
+            1
+        } else {
+            packets(queue.mtu, length)
+        };
         let flags = get(sq_wqe::FLAGS);
         let waits_for_reads = (flags & WQE_FENCE != 0 && queue.reads != 0)
-            || (reads && usize::from(queue.reads) == SLOTS);
+            || (answered && usize::from(queue.reads) == SLOTS);
         let full = queue.room(0) == 0
             || (status.is_none() && (queue.too_many(packets) || waits_for_reads));
         let sync_waits = status.is_none() && queue.sync_open && flags & WQE_SYNC != 0;
@@ -464,7 +451,7 @@ impl StandIn {
         }
         let with_imm = opcode == WrOpcode::RdmaWriteWithImm as u64;
         let message = Message {
-            kind: if reads { Kind::Read } else { Kind::Write },
+            kind: kind.unwrap_or_default(),
             packets: if status.is_none() { packets } else { 0 },
             status: status.map_or(0, |status| status as u8),
             iova: answer.iova,
@@ -472,6 +459,8 @@ impl StandIn {
             rkey: get(sq_wqe::RKEY) as u32,
             length,
             imm: with_imm.then(|| get(sq_wqe::IMM) as u32),
+            swap_add: get(sq_wqe::SWAP_ADD),
+            compare: get(sq_wqe::COMPARE),
             mtu: mtu_bytes(queue.mtu).unwrap_or(256),
             sync: flags & WQE_SYNC != 0,
             signaled: flags & WQE_SIGNALED != 0,
@@ -492,22 +481,24 @@ impl StandIn {
     }
 
     /// Gives a message its PSNs, and hands it to those who send and complete it.
-    fn launch(&mut self, qpn: u16, mut message: Message) {
+    pub(super) fn launch(&mut self, qpn: u16, mut message: Message) {
         let queue = &mut self.tables.qps[usize::from(qpn)].send;
         message.first_psn = queue.next_psn;
         queue.messages += 1;
         queue.packets += message.packets;
         queue.next_psn = psn::add(queue.next_psn, message.packets);
-        if message.kind != Kind::Response {
+        queue.waited = false;
+        if message.kind.is_own() {
             queue.take_wqe(&mut message);
         }
-        if message.kind == Kind::Read && message.packets > 0 {
+        if message.kind.is_answered() && message.packets > 0 {
             let range = Range {
                 iova: message.iova,
                 length: message.length,
             };
             let book = &mut self.tables.qps[usize::from(qpn)].reads;
-            book.open(message.wsn, range);
+            book.open(message.wsn, range, message.kind != Kind::Read);
+            self.watch(qpn);
         }
         let queue = &mut self.tables.qps[usize::from(qpn)].send;
         let (packets, sync) = (message.packets, message.sync);

@@ -4,7 +4,9 @@ use mprdma_model::receiver;
 use mprdma_spec::command::qp_image;
 use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::frame::{Address, Body, Extensions, Tag, Transport};
-use mprdma_spec::wire::{aeth, icrc, ipv4, mpaeth, mpeth, reth, Frame, Psn, SackMap};
+use mprdma_spec::wire::{
+    aeth, atomicacketh, atomiceth, icrc, ipv4, mpaeth, mpeth, reth, Frame, Psn, SackMap,
+};
 
 /// Bit of `qp_image::PORT_FLAGS`: IPv6.
 const IPV6: u64 = 1;
@@ -122,6 +124,9 @@ pub(super) struct DataPacket {
     /// READ REQUEST: bytes of the message. RETH's length is the payload's otherwise.
     pub read_length: u32,
     pub imm: Option<u32>,
+    /// Operands of an ATOMIC; in the answer to one, what the memory held, in the first.
+    pub swap_add: u64,
+    pub compare: u64,
 }
 
 /// The frame of a data packet; `readable` is false when the payload could not be read: then the ICRC is wrong, so that
@@ -163,6 +168,17 @@ pub(super) fn data(
             extensions: Extensions {
                 mpeth: Some(mpeth),
                 reth: (packet.opcode == opcode::MP_READ_REQUEST).then_some(reth),
+                atomic: opcode::is_mp_atomic_request(packet.opcode).then_some(atomiceth::Repr {
+                    va: packet.raddr,
+                    rkey: packet.rkey,
+                    swap_add: packet.swap_add,
+                    compare: packet.compare,
+                }),
+                atomic_ack: (packet.opcode == opcode::MP_ATOMIC_ACK).then_some(
+                    atomicacketh::Repr {
+                        original: packet.swap_add,
+                    },
+                ),
                 ..Extensions::default()
             },
             payload,

@@ -13,17 +13,19 @@
 //!                  |  ^
 //!               transmit <--- receive <--- port
 //!                                 |
-//!                    reads <------+  (answers to fetch, ends to complete)
+//!                    reads <------+  (requests to answers and from there to fetch, ends to complete)
 //! ```
 //! Each of these is a file, and a part of [`Tables`]; what they do to each other they do at once, what takes time goes
 //! through [`events`].
 
+mod answers;
 mod commands;
 mod complete;
 mod dma;
 mod events;
 mod fetch;
 mod frames;
+mod keepalive;
 mod moderator;
 mod parse;
 mod port;
@@ -44,6 +46,7 @@ use crate::mac::Sent;
 use crate::pcie::HostSide;
 use crate::scenario::Scenario;
 use crate::time::{Ps, Rate};
+use answers::{AnswerQueue, Answers};
 use commands::Running;
 use complete::SendCompletion;
 use dma::Dma;
@@ -82,6 +85,7 @@ struct QueuePair {
     /// Launched messages, the oldest first.
     open: VecDeque<Message>,
     reads: ReadBook,
+    answers: AnswerQueue,
     /// Immediate and length of receive WQEs that wait for their turn, by WSN.
     kept: [Kept; 1 << mprdma_spec::config::RECEIVE_WINDOW_LOG2],
     tally: Tally,
@@ -98,6 +102,7 @@ struct Tables {
     moderator: Moderator,
     regions: Vec<Region>,
     fetch: Fetch,
+    answers: Answers,
     transmit: Transmit,
     /// Burst timers that fired and wait for their turn.
     bursts: VecDeque<u16>,
@@ -118,6 +123,7 @@ impl Tables {
             moderator: Moderator::default(),
             regions: vec![Region::default(); 1 << config.mr_log2],
             fetch: Fetch::default(),
+            answers: Answers::default(),
             transmit: Transmit::default(),
             bursts: VecDeque::new(),
             buffer: ReceiveBuffer::default(),
@@ -226,6 +232,8 @@ impl StandIn {
             Event::Received { meta, frame } => self.received(meta, frame),
             Event::Placed(action) => self.placed(*action),
             Event::ReadNews(news) => self.read_news(&news),
+            Event::AtomicRead(read) => self.atomic_read(&read),
+            Event::Turn(qpn) => self.turn(qpn),
             Event::WqesRead { read } => self.wqes_read(read),
             Event::Wqe => self.next_wqe(),
             Event::Segment => self.segment_is_free(),

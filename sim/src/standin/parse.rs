@@ -1,8 +1,10 @@
 //! Takes an arrived frame apart and checks it, in the order of the RTL's parser: the first thing wrong is what counts.
 
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::wire::bth::{self, opcode};
 use mprdma_spec::wire::{
-    aeth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp, vlan, SackMap,
+    aeth, atomicacketh, atomiceth, ethernet, icrc, immdt, ipv4, ipv6, mpaeth, mpeth, reth, udp,
+    vlan, SackMap,
 };
 use std::ops::Range;
 
@@ -24,8 +26,12 @@ pub(super) struct Meta {
     pub offset: u16,
     pub raddr: u64,
     pub rkey: u32,
+    /// Of an ATOMIC 8.
     pub dma_length: u32,
     pub imm: u32,
+    /// Operands of an ATOMIC; in the answer to one, what the memory held, in the first.
+    pub swap_add: u64,
+    pub compare: u64,
     pub syndrome: u8,
     pub aack: u32,
     pub vp_echo: u16,
@@ -169,6 +175,18 @@ fn extensions(meta: &mut Meta, inside: &[u8], slots: usize) -> Result<usize, Ref
             (meta.raddr, meta.rkey) = (target.va(), target.rkey());
             meta.dma_length = target.length();
             at += reth::LEN;
+        }
+        if shape.atomic {
+            let target = atomiceth::View::new(part(at)).map_err(|_| Malformed)?;
+            (meta.raddr, meta.rkey) = (target.va(), target.rkey());
+            (meta.swap_add, meta.compare) = (target.swap_add(), target.compare());
+            meta.dma_length = ATOMIC_BYTES as u32;
+            at += atomiceth::LEN;
+        }
+        if shape.atomic_ack {
+            let answer = atomicacketh::View::new(part(at)).map_err(|_| Malformed)?;
+            meta.swap_add = answer.original();
+            at += atomicacketh::LEN;
         }
         if shape.imm {
             let immediate = immdt::View::new(part(at)).map_err(|_| Malformed)?;

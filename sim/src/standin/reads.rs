@@ -1,66 +1,105 @@
-//! The book of READs: those that this side has open, and those that the peer asked for and that wait for what is before
-//! them (protocol section 7).
+//! The book of READs and ATOMICs: those that this side has open, and those that the peer asked for and that wait for what is
+//! before them (protocol section 7).
 
-use super::fetch::Answer;
+use super::answers::{Answer, Stage};
 use super::StandIn;
 use mprdma_model::psn;
 use mprdma_model::receiver::MrAnswer;
 use mprdma_spec::config::READ_SLOTS_LOG2;
 use std::mem::take;
 
-/// READs of a queue pair that may be open, in each direction.
+/// READs and ATOMICs of a queue pair that may be open, in each direction.
 pub(super) const SLOTS: usize = 1 << READ_SLOTS_LOG2;
 
-/// Bytes that a READ brings or asks for.
+/// Bytes that a READ or ATOMIC brings or asks for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Range {
     pub iova: u64,
     pub length: u32,
 }
 
-/// READs of one queue pair, each in the slot that its request names. Slots are used in turn.
+/// What an ATOMIC does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Atomic {
+    /// Compare and swap; if not, fetch and add.
+    pub swap: bool,
+    pub swap_add: u64,
+    pub compare: u64,
+}
+
+impl Atomic {
+    /// What it writes over `held`, if it writes.
+    pub(super) fn apply(&self, held: u64) -> Option<u64> {
+        match self.swap {
+            true => (held == self.compare).then_some(self.swap_add),
+            false => Some(held.wrapping_add(self.swap_add)),
+        }
+    }
+}
+
+/// What the peer asks for: an ATOMIC, or a READ.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub range: Range,
+    pub atomic: Option<Atomic>,
+}
+
+/// A packet of an answer, by its headers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub slot: u32,
+    /// Bytes of the answer before it, and its own.
+    pub offset: u64,
+    pub length: u64,
+    /// It says that it is the last.
+    pub last: bool,
+    /// It answers an ATOMIC.
+    pub atomic: bool,
+}
+
+/// READs and ATOMICs of one queue pair, each in the slot that its request names. Slots are used in turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadBook {
-    /// There has been a READ, so the receiver half has to tell how far it is.
+    /// There has been one, so the receiver half has to tell how far it is.
     used: bool,
-    /// READs of this side: where the answer goes.
-    open: [Option<Range>; SLOTS],
+    /// Those of this side: where the answer goes, and whether it is an ATOMIC's.
+    open: [Option<(Range, bool)>; SLOTS],
     /// PSNs of answers' last packets that have arrived.
     ends: [Option<u32>; SLOTS],
     /// Slot of the oldest open one.
     oldest: usize,
-    /// READs of the peer: what it asks for, and the PSN of the request.
-    requests: [Option<(u32, Range)>; SLOTS],
+    /// Those of the peer: the PSN of the request, and what it asks for.
+    requests: [Option<(u32, Request)>; SLOTS],
     /// Slot of the next to be answered.
     next: usize,
 }
 
 impl ReadBook {
-    /// A READ of this side is launched.
-    pub(super) fn open(&mut self, slot: u32, range: Range) {
+    /// A READ or ATOMIC of this side is launched.
+    pub(super) fn open(&mut self, slot: u32, range: Range, atomic: bool) {
         self.used = true;
-        self.open[slot as usize % SLOTS] = Some(range);
+        self.open[slot as usize % SLOTS] = Some((range, atomic));
     }
 
-    /// No READ of this side is open any more.
+    /// Nothing of this side is open any more.
     pub(super) fn restart_requester(&mut self) {
         (self.open, self.ends, self.oldest) = Default::default();
     }
 
-    /// No READ of the peer waits any more.
+    /// Nothing of the peer waits any more.
     pub(super) fn restart_responder(&mut self) {
         (self.requests, self.next) = Default::default();
     }
 
-    /// Where a packet of an answer goes: packet `offset` of the READ in `slot`, with so many bytes, `last` if it says so.
-    pub(super) fn find(&self, slot: u32, offset: u64, length: u64, last: bool) -> MrAnswer {
-        let Some(range) = self.open.get(slot as usize).copied().flatten() else {
+    /// Where a packet of an answer goes.
+    pub(super) fn find(&self, part: &Part) -> MrAnswer {
+        let Some((range, atomic)) = self.open.get(part.slot as usize).copied().flatten() else {
             return MrAnswer::default();
         };
-        let (end, whole) = (offset + length, u64::from(range.length));
+        let (end, whole) = (part.offset + part.length, u64::from(range.length));
         MrAnswer {
-            hit: end <= whole && (end == whole || !last),
-            iova: range.iova.wrapping_add(offset),
+            hit: part.atomic == atomic && end <= whole && (end == whole || !part.last),
+            iova: range.iova.wrapping_add(part.offset),
             ..MrAnswer::default()
         }
     }
@@ -77,8 +116,8 @@ pub(super) struct ReadNews {
     /// Every PSN before it has arrived.
     pub aack: u32,
     /// It asks for this.
-    pub request: Option<Range>,
-    /// It ends the answer to a READ.
+    pub request: Option<Request>,
+    /// It ends an answer.
     pub ends: bool,
 }
 
@@ -98,8 +137,8 @@ impl StandIn {
             return;
         }
         let slot = news.slot as usize % SLOTS;
-        if let Some(range) = news.request {
-            book.requests[slot] = Some((news.psn, range));
+        if let Some(request) = news.request {
+            book.requests[slot] = Some((news.psn, request));
         }
         if news.ends {
             book.ends[slot] = Some(news.psn);
@@ -107,14 +146,13 @@ impl StandIn {
         let passed = |at: u32| at != news.aack && psn::distance(at, news.aack) < psn::HALF;
         let mut answers = vec![];
         while book.requests[book.next].is_some_and(|(at, _)| passed(at)) {
-            let Some((_, range)) = take(&mut book.requests[book.next]) else {
+            let Some((_, request)) = take(&mut book.requests[book.next]) else {
                 break;
             };
             answers.push(Answer {
-                qpn: news.qpn,
-                life: news.life,
                 slot: book.next as u32,
-                range,
+                range: request.range,
+                stage: request.atomic.map_or(Stage::Read, Stage::Atomic),
             });
             book.next = (book.next + 1) % SLOTS;
         }
@@ -125,7 +163,7 @@ impl StandIn {
             done += 1;
         }
         for answer in answers {
-            self.answer_read(answer);
+            self.answer(news.qpn, answer);
         }
         for _ in 0..done {
             self.read_done(news.qpn);
@@ -141,8 +179,10 @@ mod tests {
     fn an_answer_stays_inside_its_read_and_ends_with_it() {
         let mut book = ReadBook::default();
         let (iova, length) = (0x1000, 5000);
-        book.open(3, Range { iova, length });
-        book.open(4, Range { iova, length: 0 });
+        book.open(3, Range { iova, length }, false);
+        book.open(4, Range { iova, length: 0 }, false);
+        book.open(6, Range { iova, length: 8 }, false);
+        book.open(7, Range { iova, length: 8 }, true);
         for (what, slot, offset, bytes, last, hit) in [
             ("the first packet", 3, 0, 1024, false, true),
             ("the last packet", 3, 4096, 904, true, true),
@@ -154,11 +194,44 @@ mod tests {
             ("a slot that is not open", 5, 0, 1, true, false),
             ("a slot that there is not", 16 + 3, 0, 1024, false, false),
         ] {
-            let answer = book.find(slot, offset, bytes, last);
+            let part = Part {
+                slot,
+                offset,
+                length: bytes,
+                last,
+                atomic: false,
+            };
+            let answer = book.find(&part);
             assert_eq!(answer.hit, hit, "{what}");
             assert!(!hit || answer.iova == iova + offset, "{what}");
         }
+        let whole = |slot: u32, atomic: bool| Part {
+            slot,
+            offset: 0,
+            length: 8,
+            last: true,
+            atomic,
+        };
+        for (slot, atomic) in [(6, false), (7, true)] {
+            assert!(book.find(&whole(slot, atomic)).hit);
+            assert!(!book.find(&whole(slot, !atomic)).hit, "the other's answer");
+        }
         book.restart_requester();
-        assert!(!book.find(3, 0, 1024, false).hit);
+        assert!(!book.find(&whole(7, true)).hit);
+    }
+
+    #[test]
+    fn an_atomic_adds_without_carry_and_swaps_what_is_equal() {
+        let add = Atomic {
+            swap_add: 3,
+            ..Atomic::default()
+        };
+        assert_eq!(add.apply(u64::MAX), Some(2));
+        let swap = Atomic {
+            swap: true,
+            swap_add: 9,
+            compare: 1 << 63,
+        };
+        assert_eq!((swap.apply(1 << 63), swap.apply(0)), (Some(9), None));
     }
 }

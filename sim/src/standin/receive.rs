@@ -1,10 +1,10 @@
-//! Takes what arrives: ACKs to the sender engine, requests past the region table and answers to READs past their book to
+//! Takes what arrives: ACKs to the sender engine, requests past the region table and answers past their book to
 //! the receiver engine, payloads to host memory, completions of receive WQEs.
 
 use super::events::Event;
 use super::parse::{parse, Meta, Refusal};
 use super::queues::Completion;
-use super::reads::{Range, ReadNews};
+use super::reads::{Atomic, Part, Range, ReadNews, Request};
 use super::timing::{beats, ACT, BUFFER, ENGINE, PARSE};
 use super::StandIn;
 use crate::time::Ps;
@@ -13,7 +13,7 @@ use mprdma_model::receiver::{self, Ack, MrAnswer, Packet, ReceiverEvent, Receive
 use mprdma_model::sender::{self, SenderEvent};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::{EventType, WcOpcode};
-use mprdma_spec::params::mtu_bytes;
+use mprdma_spec::params::{mtu_bytes, ATOMIC_BYTES};
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::mpeth;
@@ -66,7 +66,7 @@ pub(super) struct Action {
     due: u32,
     due_wsn: u32,
     cqn: u16,
-    /// For the book of READs.
+    /// For the book of READs and ATOMICs.
     reads: Option<ReadNews>,
     marker: bool,
 }
@@ -115,15 +115,22 @@ impl StandIn {
 
     /// Where the bytes of a packet are.
     fn place_of(&self, qpn: u16, meta: &Meta) -> MrAnswer {
-        if !opcode::is_mp_read_response(meta.opcode) {
+        let atomic = meta.opcode == opcode::MP_ATOMIC_ACK;
+        if !atomic && !opcode::is_mp_read_response(meta.opcode) {
             return self.look_up(meta.rkey, meta.raddr, meta.dma_length);
         }
         let qp = &self.tables.qps[usize::from(qpn)];
         let mtu = mtu_bytes(qp.receiver.mtu).unwrap_or(0);
-        let offset = u64::from(meta.offset) * u64::from(mtu);
-        let last = meta.flags & mpeth::FLAG_TAIL != 0;
-        let length = meta.payload.len() as u64;
-        qp.reads.find(meta.wsn, offset, length, last)
+        qp.reads.find(&Part {
+            slot: meta.wsn,
+            offset: u64::from(meta.offset) * u64::from(mtu),
+            length: match atomic {
+                true => ATOMIC_BYTES as u64,
+                false => meta.payload.len() as u64,
+            },
+            last: meta.flags & mpeth::FLAG_TAIL != 0,
+            atomic,
+        })
     }
 
     fn data(&mut self, qpn: u16, meta: &Meta, frame: &[u8]) {
@@ -140,7 +147,7 @@ impl StandIn {
             stamp: meta.stamp,
             imm: meta.imm,
             dma_length: meta.dma_length,
-            misaligned: meta.raddr % 8 != 0,
+            misaligned: meta.raddr % ATOMIC_BYTES as u64 != 0,
             length: payload.len() as u16,
             stored: !payload.is_empty(),
             mr: self.place_of(qpn, meta),
@@ -150,7 +157,13 @@ impl StandIn {
             let imm = meta.imm;
             (meta.wsn, Kept { imm, byte_len })
         });
-        let place = out.place.then(|| (packet.mr.iova, payload.to_vec()));
+        let place = out.place.then(|| {
+            let bytes = match out.atomic {
+                true => meta.swap_add.to_le_bytes().to_vec(),
+                false => payload.to_vec(),
+            };
+            (packet.mr.iova, bytes)
+        });
         let life = self.tables.qps[usize::from(qpn)].send.life();
         let reads = out.ack.map(|ack| ReadNews {
             qpn,
@@ -158,9 +171,16 @@ impl StandIn {
             slot: meta.wsn,
             psn: meta.psn,
             aack: ack.aack,
-            request: out.request.then_some(Range {
-                iova: packet.mr.iova,
-                length: meta.dma_length,
+            request: out.request.then_some(Request {
+                range: Range {
+                    iova: packet.mr.iova,
+                    length: meta.dma_length,
+                },
+                atomic: out.atomic.then_some(Atomic {
+                    swap: meta.opcode == opcode::MP_COMPARE_SWAP,
+                    swap_add: meta.swap_add,
+                    compare: meta.compare,
+                }),
             }),
             ends: out.response_ends,
         });

@@ -25,8 +25,26 @@ pub(super) enum Kind {
     Write,
     /// The request of a READ.
     Read,
-    /// The answer to a READ of the peer: no work request of this side.
+    /// The request of an ATOMIC.
+    CompareSwap,
+    FetchAdd,
+    /// The answer to a READ or ATOMIC of the peer: no work request of this side.
     Response,
+    AtomicAck,
+    /// An empty WRITE that asks whether the peer is still there, without a work request.
+    Keepalive,
+}
+
+impl Kind {
+    /// A work request of this side.
+    pub(super) fn is_own(self) -> bool {
+        !matches!(self, Kind::Response | Kind::AtomicAck | Kind::Keepalive)
+    }
+
+    /// The request of a READ or ATOMIC.
+    pub(super) fn is_answered(self) -> bool {
+        matches!(self, Kind::Read | Kind::CompareSwap | Kind::FetchAdd)
+    }
 }
 
 /// A launched message.
@@ -42,10 +60,13 @@ pub(super) struct Message {
     pub iova: u64,
     pub raddr: u64,
     pub rkey: u32,
-    /// Bytes; of a READ those that it brings.
+    /// Bytes; of a READ or ATOMIC those that it brings.
     pub length: u32,
     pub imm: Option<u32>,
-    /// Receive WQE that it takes at the peer, if it has an immediate; slot of a READ.
+    /// Operands of an ATOMIC; in the answer to one, what the memory held, in the first.
+    pub swap_add: u64,
+    pub compare: u64,
+    /// Receive WQE that it takes at the peer, if it has an immediate; slot of a READ or ATOMIC.
     pub wsn: u32,
     /// Path MTU, bytes.
     pub mtu: u32,
@@ -60,7 +81,8 @@ impl Message {
         let (first, last) = (index == 0, index + 1 == self.packets);
         let offset = index * self.mtu;
         let length = match (self.kind, last) {
-            (Kind::Read, _) => 0,
+            (Kind::AtomicAck, _) => 0,
+            (kind, _) if kind.is_answered() => 0,
             (_, true) => self.length - offset,
             (_, false) => self.mtu,
         };
@@ -89,19 +111,24 @@ impl Message {
                 0
             },
             imm: self.imm.filter(|_| last),
+            swap_add: self.swap_add,
+            compare: self.compare,
         };
         (packet, self.iova.wrapping_add(offset.into()), length)
     }
 
     fn opcode(&self, first: bool, last: bool) -> u8 {
         match (self.kind, first, last, self.imm.is_some()) {
-            (Kind::Write, true, true, false) => opcode::MP_WRITE_ONLY,
+            (Kind::Keepalive, ..) | (Kind::Write, true, true, false) => opcode::MP_WRITE_ONLY,
             (Kind::Write, true, true, true) => opcode::MP_WRITE_ONLY_IMM,
             (Kind::Write, true, false, _) => opcode::MP_WRITE_FIRST,
             (Kind::Write, false, false, _) => opcode::MP_WRITE_MIDDLE,
             (Kind::Write, false, true, false) => opcode::MP_WRITE_LAST,
             (Kind::Write, false, true, true) => opcode::MP_WRITE_LAST_IMM,
             (Kind::Read, ..) => opcode::MP_READ_REQUEST,
+            (Kind::CompareSwap, ..) => opcode::MP_COMPARE_SWAP,
+            (Kind::FetchAdd, ..) => opcode::MP_FETCH_ADD,
+            (Kind::AtomicAck, ..) => opcode::MP_ATOMIC_ACK,
             (Kind::Response, true, true, _) => opcode::MP_READ_RESPONSE_ONLY,
             (Kind::Response, true, false, _) => opcode::MP_READ_RESPONSE_FIRST,
             (Kind::Response, false, false, _) => opcode::MP_READ_RESPONSE_MIDDLE,

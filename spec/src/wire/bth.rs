@@ -179,9 +179,20 @@ pub mod opcode {
         opcode >= MP_READ_RESPONSE_FIRST && opcode <= MP_READ_RESPONSE_ONLY
     }
 
-    /// Whether `opcode` is a packet that the receiver half of an MP queue pair takes: WRITE, READ REQUEST, READ RESPONSE.
+    /// Whether `opcode` asks for an ATOMIC in MP mode.
+    #[must_use]
+    pub const fn is_mp_atomic_request(opcode: u8) -> bool {
+        opcode == MP_COMPARE_SWAP || opcode == MP_FETCH_ADD
+    }
+
+    /// Whether `opcode` is a packet that the receiver half of an MP queue pair takes: WRITE, READ REQUEST, READ RESPONSE,
+    /// and an ATOMIC's request and answer.
     #[must_use]
     pub const fn is_mp_data(opcode: u8) -> bool {
-        is_mp_write(opcode) || opcode == MP_READ_REQUEST || is_mp_read_response(opcode)
+        is_mp_write(opcode)
+            || opcode == MP_READ_REQUEST
+            || is_mp_read_response(opcode)
+            || is_mp_atomic_request(opcode)
+            || opcode == MP_ATOMIC_ACK
     }
 }

@@ -64,7 +64,7 @@ fn card_counters(
     };
     let imms = |flow: &super::Flow| flow.messages.iter().filter(|m| m.imm.is_some()).count() as u64;
     let signals = |flow: &super::Flow| flow.messages.iter().filter(|m| m.signaled).count() as u64;
-    let (out, coming): (u64, u64) = (packets(card), packets(other));
+    let (out, coming) = (packets(card) + seen.asks, packets(other) + all[other].asks);
     let bad = of(RxDropIcrc) + of(RxDropMalformed) + of(RxDropNotOurs) + of(RxDropNoQp);
     let answered = of(RxDataPackets) - of(RxAccessErrors);
     let turned_away = of(RxDuplicates) + of(RxOutOfWindow) + of(RxSyncNaks) + of(RxRnrNaks);

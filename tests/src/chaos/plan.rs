@@ -5,6 +5,7 @@ use mprdma_host::verbs::{MultiPath, RtsAttr, Vlan};
 use mprdma_sim::scenario::{Event, Scenario};
 use mprdma_sim::time::{Ps, NS};
 use mprdma_spec::config::{CYCLES_PER_TICK, TICKS_PER_SLOW};
+use mprdma_spec::params::ATOMIC_BYTES;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -13,6 +14,8 @@ use rand_chacha::ChaCha8Rng;
 const PACKETS: usize = 1200;
 /// Payload bytes of all messages together, about.
 const BYTES: usize = 600_000;
+/// Counters of each card, which all queue pairs share.
+pub const COUNTERS: usize = 3;
 /// Most packets of one message.
 const LONGEST: usize = 70;
 /// Unit of the retransmission timeout.
@@ -31,8 +34,10 @@ pub struct Message {
     pub source: usize,
     /// Where it goes, bytes into the receiver's memory.
     pub target: usize,
-    /// A READ: the sender of the flow asks, and its peer has the data.
+    /// A READ or an ATOMIC: the sender of the flow asks, and its peer has the data.
     pub reads: bool,
+    /// An ATOMIC, which adds.
+    pub adds: Option<Add>,
     /// With immediate data, which take a receive WQE.
     pub imm: Option<u32>,
     /// Makes a completion. The last message of a flow always does.
@@ -45,6 +50,15 @@ pub struct Message {
     pub overwrites: bool,
     /// The application writes over the data once it knows that they are there.
     pub reused: bool,
+}
+
+/// A fetch and add to a counter of the peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Add {
+    /// Which of the [`COUNTERS`].
+    pub counter: usize,
+    /// How much; odd, so that no few of them make nothing together.
+    pub value: u64,
 }
 
 /// Messages in one direction of a pair.
@@ -197,6 +211,32 @@ impl Plan {
         plan
     }
 
+    /// The scenario of a seed with READs in place of some of its WRITEs, and ATOMICs in place of some of both.
+    pub fn adding(seed: u64) -> Plan {
+        let mut plan = Plan::reading(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        rng.set_stream(2);
+        for flow in &mut plan.flows {
+            let share = *[0.2, 0.5, 1.0].choose(&mut rng).expect("not empty");
+            let next = &mut plan.target_bytes[flow.from];
+            for i in 0..flow.messages.len() {
+                let overwritten = flow.messages.get(i + 1).is_some_and(|m| m.overwrites);
+                let message = &mut flow.messages[i];
+                let fixed = overwritten || message.overwrites || message.imm.is_some();
+                if fixed || !rng.random_bool(share) {
+                    continue;
+                }
+                message.adds = Some(Add {
+                    counter: rng.random_range(0..COUNTERS),
+                    value: rng.random::<u64>() | 1,
+                });
+                (message.reads, message.length, message.target) = (true, ATOMIC_BYTES, *next);
+                *next += ATOMIC_BYTES + rng.random_range(1..=16);
+            }
+        }
+        plan
+    }
+
     /// A queue pair that makes no progress for its retry horizon gives up. All must be complete one horizon after the
     /// last change of a link, counted with a timeout of the floor and two round trips, each as long as reordering,
     /// delay steps and full queues can make it.
@@ -264,6 +304,7 @@ impl Plan {
                 source: rng.random_range(0..=LONGEST * 4096 - length),
                 target,
                 reads: false,
+                adds: None,
                 imm: (with_imm && rng.random_bool(0.4)).then(|| rng.random()),
                 signaled: rng.random_bool(0.85),
                 sync,

@@ -1,7 +1,7 @@
 //! Plays a plan.
 
 use super::accounts;
-use super::plan::{Flow, Message, Plan};
+use super::plan::{Flow, Message, Plan, COUNTERS};
 use super::watch::Watch;
 use crate::rig::{pattern, Pair, Rig, US};
 use anyhow::{bail, ensure, Context as _, Result};
@@ -10,7 +10,9 @@ use mprdma_host::verbs::{Mr, Qp, RecvWr, SendFlags, SendWr, Wc};
 use mprdma_sim::time::Ps;
 use mprdma_sim::world::Options;
 use mprdma_spec::descriptor::{WcOpcode, WrOpcode};
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What target memory holds before, around and between messages.
@@ -42,6 +44,10 @@ struct Half {
     target: Mr,
     memory: Arc<Memory>,
     expected: Vec<u8>,
+    counters: Mr,
+    /// What each counter held at first, and what each ATOMIC found there and added.
+    held: [u64; COUNTERS],
+    added: [Vec<(u64, u64)>; COUNTERS],
 }
 
 /// How far a flow is.
@@ -97,6 +103,7 @@ pub fn run(plan: &Plan, options: &Options) -> Result<Outcome> {
     // Stragglers and late duplicates must change nothing.
     player.rig.sim.run(AFTER);
     player.check_memory()?;
+    player.check_counters()?;
     for side in &player.rig.sides {
         ensure!(side.cq.poll(1)?.is_empty(), "a completion too many");
         ensure!(
@@ -124,13 +131,24 @@ fn half(plan: &Plan, rig: &Rig, card: usize) -> Result<Half> {
     let expected = vec![UNTOUCHED; memory.bytes()];
     memory.write(0, &expected)?;
     let target = rig.register(card, &memory, 0, memory.bytes())?;
+    let counters = rig.region(card, 0, COUNTERS * ATOMIC_BYTES)?;
+    let start = pattern(!plan.seed ^ card as u64, COUNTERS * ATOMIC_BYTES);
+    counters.write(0, &start)?;
     Ok(Half {
         source,
         data,
         target,
         memory,
         expected,
+        held: std::array::from_fn(|i| word(&start[i * ATOMIC_BYTES..])),
+        added: Default::default(),
+        counters,
     })
+}
+
+/// The first 8 bytes in the host's byte order.
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))
 }
 
 impl Player<'_> {
@@ -162,14 +180,15 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// A READ is done when its data are there; that its peer has heard so may take more retransmissions.
+    /// A READ or ATOMIC is done when its data are there; that its peer has heard so may take more retransmissions.
     fn settle(&mut self) -> Result<()> {
         let reads = |flow: &Flow| flow.messages.iter().any(|m| m.reads);
         let end = self.rig.sim.now() + self.plan.bound;
         for flow in self.plan.flows.iter().filter(|flow| reads(flow)) {
             loop {
-                let peer = self.ends(flow).1.query()?;
-                if peer.snd_una == peer.snd_lim {
+                let (qp, peer) = self.ends(flow);
+                let states = [qp.query()?, peer.query()?];
+                if states.iter().all(|qp| qp.snd_una == qp.snd_lim) {
                     break;
                 }
                 ensure!(self.rig.sim.now() < end, "answers are not acknowledged");
@@ -236,10 +255,18 @@ impl Player<'_> {
             false => (source, target),
             true => (target, source),
         };
+        let remote = match message.adds {
+            Some(add) => (
+                &self.halves[from].counters,
+                (add.counter * ATOMIC_BYTES) as u64,
+            ),
+            None => remote,
+        };
         SendWr {
             wr_id: n as u64,
             opcode: match message.imm {
                 Some(_) => WrOpcode::RdmaWriteWithImm,
+                None if message.adds.is_some() => WrOpcode::AtomicFetchAndAdd,
                 None if message.reads => WrOpcode::RdmaRead,
                 None => WrOpcode::RdmaWrite,
             },
@@ -255,6 +282,8 @@ impl Player<'_> {
             remote_addr: remote.0.addr() + remote.1,
             rkey: remote.0.rkey(),
             imm: message.imm.unwrap_or(0),
+            compare_add: message.adds.map_or(0, |add| add.value),
+            swap: 0,
         }
     }
 
@@ -274,8 +303,8 @@ impl Player<'_> {
             self.describe()
         );
         match wc.opcode {
-            Some(WcOpcode::RdmaWrite | WcOpcode::RdmaRead) => self.sent(card, wc),
             Some(WcOpcode::RecvRdmaWithImm) => self.received(card, wc),
+            Some(_) => self.sent(card, wc),
             None => bail!("a completion of nothing"),
         }
     }
@@ -297,11 +326,12 @@ impl Player<'_> {
             .position(|m| m.signaled)
             .map(|n| done + n);
         ensure!(next == Some(wc.wr_id as usize), "expected request {next:?}");
-        let reads = next.is_some_and(|n| flow.messages[n].reads);
-        ensure!(
-            reads == (wc.opcode == Some(WcOpcode::RdmaRead)),
-            "not what was posted"
-        );
+        let opcode = next.map(|n| match flow.messages[n] {
+            Message { adds: Some(_), .. } => WcOpcode::FetchAdd,
+            Message { reads: true, .. } => WcOpcode::RdmaRead,
+            _ => WcOpcode::RdmaWrite,
+        });
+        ensure!(opcode == wc.opcode, "{opcode:?} was posted");
         let upto = wc.wr_id as usize;
         for n in done..=upto {
             self.arrived(i, n).with_context(|| format!("message {n}"))?;
@@ -343,10 +373,17 @@ impl Player<'_> {
             return Ok(());
         }
         let (from, to) = flow.data(message);
-        let bytes = self.halves[from].data[message.source..][..message.length].to_vec();
-        let half = &mut self.halves[to];
         let mut got = vec![0; message.length];
-        half.memory.read(message.target, &mut got)?;
+        self.halves[to].memory.read(message.target, &mut got)?;
+        let bytes = match message.adds {
+            // Which of them it found is seen at the end.
+            Some(add) => {
+                self.halves[from].added[add.counter].push((word(&got), add.value));
+                got.clone()
+            }
+            None => self.halves[from].data[message.source..][..message.length].to_vec(),
+        };
+        let half = &mut self.halves[to];
         let wrong = got.iter().zip(&bytes).position(|(a, b)| a != b);
         ensure!(
             wrong.is_none(),
@@ -361,6 +398,28 @@ impl Player<'_> {
         let marker = vec![REUSED; message.length];
         half.memory.write(message.target, &marker)?;
         half.expected[message.target..][..message.length].copy_from_slice(&marker);
+        Ok(())
+    }
+
+    /// Each ATOMIC found what another one, and only one, had left.
+    fn check_counters(&self) -> Result<()> {
+        for half in &self.halves {
+            let mut now = [0; COUNTERS * ATOMIC_BYTES];
+            half.counters.read(0, &mut now)?;
+            for (i, added) in half.added.iter().enumerate() {
+                let found: HashMap<u64, u64> = added.iter().copied().collect();
+                ensure!(found.len() == added.len(), "two ATOMICs found the same");
+                let mut value = half.held[i];
+                for done in 0..added.len() {
+                    let add = found.get(&value);
+                    let add =
+                        add.with_context(|| format!("no ATOMIC after {done} of {found:?}"))?;
+                    value = value.wrapping_add(*add);
+                }
+                let held = word(&now[i * ATOMIC_BYTES..]);
+                ensure!(held == value, "{held:#x} is not {value:#x}, the exact sum");
+            }
+        }
         Ok(())
     }
 

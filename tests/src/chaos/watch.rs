@@ -15,6 +15,8 @@ pub struct Seen {
     pub sent_data: u64,
     /// Retransmissions among those.
     pub sent_again: u64,
+    /// Empty WRITEs among them that nobody posted, sent for the first time: they ask whether the peer is still there.
+    pub asks: u64,
     /// ACKs and NAKs sent.
     pub sent_acks: u64,
     /// Frames handed to the card.
@@ -53,12 +55,16 @@ impl Tap for Watch {
             let Ok(frame) = frame else {
                 return;
             };
-            let (extensions, _) = frame.body.split();
+            let (extensions, payload) = frame.body.split();
             let flags = extensions.mpeth.map_or(0, |mpeth| mpeth.flags);
+            let again = flags & mpeth::FLAG_RETX != 0;
+            let keyless = extensions.reth.is_some_and(|reth| reth.rkey == 0);
+            let asks = frame.bth.opcode == opcode::MP_WRITE_ONLY && payload.is_empty() && keyless;
             match frame.bth.opcode {
                 code if opcode::is_mp_data(code) => {
                     seen.sent_data += 1;
-                    seen.sent_again += u64::from(flags & mpeth::FLAG_RETX != 0);
+                    seen.sent_again += u64::from(again);
+                    seen.asks += u64::from(asks && !again);
                 }
                 opcode::MP_ACK => seen.sent_acks += 1,
                 _ => {}

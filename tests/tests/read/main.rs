@@ -1,6 +1,7 @@
 //! RDMA READ, as an application sees it (protocol section 7).
 
 mod order;
+mod patience;
 mod refusal;
 mod repair;
 mod transfer;
@@ -8,13 +9,12 @@ mod transfer;
 use anyhow::{ensure, Result};
 use mprdma_host::memory::{Memory, PageSize};
 use mprdma_host::verbs::{Mr, SendFlags, SendWr, Wc};
-use mprdma_sim::fabric::{Crossing, Node, Tap};
 use mprdma_sim::time::Ps;
 use mprdma_spec::descriptor::WcOpcode;
 use mprdma_spec::status::WcStatus;
-use mprdma_spec::wire::frame::Frame;
+use mprdma_tests::eye::Eye;
 use mprdma_tests::rig::{pattern, read_request, write_request, Pair, PairAttr, Rig, US};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// What memory holds that nobody has written to.
 const UNTOUCHED: u8 = 0xee;
@@ -136,63 +136,4 @@ fn good(count: u64) -> Vec<(u64, WcStatus)> {
 
 fn is_read(wc: &Wc) -> bool {
     wc.opcode == Some(WcOpcode::RdmaRead)
-}
-
-/// Calls a closure for every good frame that a card sends, and loses those that it says; clones are the same.
-struct Eye<S> {
-    state: Arc<Mutex<S>>,
-    sent: fn(&mut S, usize, &Frame<'_>) -> bool,
-    delivered: fn(&mut S, usize, &Frame<'_>),
-}
-
-impl<S> Clone for Eye<S> {
-    fn clone(&self) -> Self {
-        Eye {
-            state: Arc::clone(&self.state),
-            ..*self
-        }
-    }
-}
-
-impl<S: Default + Send + 'static> Eye<S> {
-    /// Begins to look at what the cards of `rig` send.
-    fn open(rig: &Rig, sent: fn(&mut S, usize, &Frame<'_>) -> bool) -> Eye<S> {
-        Eye::open_both(rig, sent, |_, _, _| ())
-    }
-
-    /// And at what reaches them.
-    fn open_both(
-        rig: &Rig,
-        sent: fn(&mut S, usize, &Frame<'_>) -> bool,
-        delivered: fn(&mut S, usize, &Frame<'_>),
-    ) -> Eye<S> {
-        let eye = Eye {
-            state: Arc::default(),
-            sent,
-            delivered,
-        };
-        rig.sim.set_tap(Box::new(eye.clone()));
-        eye
-    }
-
-    fn state(&self) -> MutexGuard<'_, S> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<S: Send> Tap for Eye<S> {
-    fn crossing(&mut self, crossing: &Crossing<'_>) -> bool {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match (crossing.from, Frame::parse(crossing.frame)) {
-            (Node::Card(card), Ok(frame)) => (self.sent)(&mut state, card, &frame),
-            _ => false,
-        }
-    }
-
-    fn delivered(&mut self, card: usize, frame: &[u8]) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(frame) = Frame::parse(frame) {
-            (self.delivered)(&mut state, card, &frame);
-        }
-    }
 }

@@ -10,7 +10,7 @@ use mprdma_host::exchange::DEFAULT_PORT;
 use mprdma_host::memory::PageSize;
 use mprdma_host::port::Mac;
 use mprdma_host::verbs::RtsAttr;
-use mprdma_host::verbs::{Mode, Vlan};
+use mprdma_host::verbs::{Mode, Vlan, MAX_RD_ATOMIC};
 use mprdma_host::Error;
 
 use crate::failure::EXIT_CODES;
@@ -65,6 +65,8 @@ pub enum Bench {
     /// Bandwidth of RDMA READ: the client reads from the server; otherwise as write-bw. A queue pair has up to 16 READs
     /// open.
     ReadBw(Bandwidth),
+    /// Rate of ATOMICs on 8 bytes of the server, each queue pair's its own; otherwise as read-bw.
+    AtomicBw(AtomicBandwidth),
 }
 
 #[derive(Debug, Args)]
@@ -382,6 +384,51 @@ pub struct RecvFile {
 #[derive(Debug, Args)]
 pub struct Bandwidth {
     #[command(flatten)]
+    pub load: Load,
+    /// Bytes of one message, with an optional suffix K, M or G.
+    #[arg(short, long, default_value = "65536", value_parser = bytes)]
+    pub size: u64,
+    /// Runs every size from 2 bytes to 8 MiB.
+    #[arg(short, long, conflicts_with_all = ["size", "duration"])]
+    pub all: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct AtomicBandwidth {
+    #[command(flatten)]
+    pub load: Load,
+    /// Operation.
+    #[arg(
+        short = 'A',
+        long = "atomic_type",
+        alias = "atomic-type",
+        value_enum,
+        default_value_t,
+        ignore_case = true
+    )]
+    pub atomic_type: AtomicType,
+    /// Posts no more than so many at a time per queue pair. The card has 16 open and keeps the others back. [default: the
+    /// TX depth]
+    #[arg(short, long, value_parser = clap::value_parser!(u16).range(1..=MAX_RD_ATOMIC as i64))]
+    pub outs: Option<u16>,
+}
+
+/// An ATOMIC, as perftest writes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AtomicType {
+    /// Adds 1.
+    #[default]
+    #[value(name = "FETCH_AND_ADD")]
+    FetchAndAdd,
+    /// Swaps 0 for 0.
+    #[value(name = "CMP_AND_SWAP")]
+    CmpAndSwap,
+}
+
+/// What every bandwidth test takes.
+#[derive(Debug, Args)]
+pub struct Load {
+    #[command(flatten)]
     pub device: OneDevice,
     /// Host on which the server runs; without it this is the server.
     pub host: Option<String>,
@@ -394,18 +441,12 @@ pub struct Bandwidth {
     /// Sleeps until the card interrupts instead of polling for completions.
     #[arg(short, long)]
     pub events: bool,
-    /// Bytes of one message, with an optional suffix K, M or G.
-    #[arg(short, long, default_value = "65536", value_parser = bytes, conflicts_with = "all")]
-    pub size: u64,
     /// Messages of each queue pair.
     #[arg(short = 'n', long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub iters: u64,
-    /// Runs every size from 2 bytes to 8 MiB.
-    #[arg(short, long)]
-    pub all: bool,
     /// Runs for this long instead of --iters: seconds of the card's time, or with a suffix s, ms or us. A simulated card
     /// takes much longer than that.
-    #[arg(short = 'D', long, value_parser = duration, conflicts_with_all = ["all", "iters"])]
+    #[arg(short = 'D', long, value_parser = duration, conflicts_with = "iters")]
     pub duration: Option<Duration>,
     /// Queue pairs.
     #[arg(short, long, default_value_t = 1)]
@@ -413,7 +454,7 @@ pub struct Bandwidth {
     /// Messages that may be outstanding per queue pair.
     #[arg(short, long, default_value_t = 128)]
     pub tx_depth: usize,
-    /// Flags every message FENCE: it waits for earlier READs, of which write-bw has none.
+    /// Flags every message FENCE: it waits for earlier READs and ATOMICs, of which write-bw has none.
     #[arg(long)]
     pub fence: bool,
     /// Flags every message SYNC: it takes effect after all before it.

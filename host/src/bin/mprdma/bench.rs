@@ -1,16 +1,18 @@
-//! `bench write-bw` and `bench read-bw`: bandwidth with perftest's flags and table, in the card's own time.
+//! `bench write-bw`, `bench read-bw` and `bench atomic-bw`: rates with perftest's flags and table, in the card's own time.
 
 use std::collections::HashMap;
 
 use anyhow::Result;
 use mprdma_host::exchange::{Endpoint, Region};
 use mprdma_host::verbs::{Access, Mr, SendFlags, SendWr};
+use mprdma_host::Error;
+use mprdma_spec::csr::VERSION_ATOMIC;
 use mprdma_spec::descriptor::WrOpcode;
-use mprdma_spec::params::{max_read, mtu_code, MAX_MESSAGE};
+use mprdma_spec::params::{max_read, mtu_code, ATOMIC_BYTES, MAX_MESSAGE};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::args::Bandwidth;
+use crate::args::{AtomicBandwidth, AtomicType, Bandwidth, Load};
 use crate::connection::{hello, meet, Patience, Session, Talk, Ticks};
 use crate::failure::Failure;
 use crate::open::Opened;
@@ -44,6 +46,30 @@ pub const READ: Test = Test {
     access: || Access::LOCAL_WRITE | Access::REMOTE_READ,
 };
 
+const fn atomic(kind: AtomicType) -> Test {
+    Test {
+        service: "atomic-bw",
+        title: match kind {
+            AtomicType::FetchAndAdd => "Atomic FETCH_AND_ADD BW Test",
+            AtomicType::CmpAndSwap => "Atomic CMP_AND_SWAP BW Test",
+        },
+        opcode: match kind {
+            AtomicType::FetchAndAdd => WrOpcode::AtomicFetchAndAdd,
+            AtomicType::CmpAndSwap => WrOpcode::AtomicCmpAndSwp,
+        },
+        access: || Access::LOCAL_WRITE | Access::REMOTE_ATOMIC,
+    }
+}
+
+/// A test with everything that it needs.
+struct Job<'a> {
+    test: Test,
+    load: &'a Load,
+    sizes: Vec<u64>,
+    /// Messages of a queue pair that are posted and not complete, at most.
+    posted: u64,
+}
+
 /// Most bytes of one message in `--all`, as in perftest.
 const ALL_MAX_LOG2: u32 = 23;
 /// Distance of the queue pairs' buffers.
@@ -52,7 +78,7 @@ const PAGE: u64 = 4096;
 /// What the client tells the server before they connect.
 #[derive(Debug, Serialize, Deserialize)]
 struct Plan {
-    /// Bytes that each queue pair writes to or reads.
+    /// Bytes of each queue pair that the client works on.
     slot: u64,
 }
 
@@ -80,46 +106,36 @@ enum Word {
     Done,
 }
 
-pub fn bandwidth(test: &Test, args: &Bandwidth, report: &Report) -> Result<()> {
+pub fn bandwidth(test: Test, args: &Bandwidth, report: &Report) -> Result<()> {
     check(test, args)?;
-    let side = if args.host.is_some() { "" } else { " (server)" };
-    let role = format!("mprdma bench {}{side}", test.service);
-    let hello = hello(test.service, &args.path, args.qp)?;
-    let opened = Opened::new(&args.device, &args.path, &args.setup, &role)?;
-    let talk = Talk::new(meet(&args.exchange, args.host.as_deref(), &hello, report)?);
-    let mut session =
-        Session::new(opened, talk, &args.path, args.qp, args.tx_depth, 1)?.by_events(args.events);
-    let lines = if args.host.is_some() {
-        client(test, args, &mut session, report)
-    } else {
-        server(test, args, &mut session, report)
+    let sizes = match args.all {
+        true => (1..=ALL_MAX_LOG2).map(|log2| 1 << log2).collect(),
+        false => vec![args.size],
     };
-    if let Err(error) = &lines {
-        session.talk.give_up(error);
-    }
-    let lines = lines?;
-    if !report.is_json() {
-        rule();
-        return Ok(());
-    }
-    report.result(
-        &json!({
-            "ok": true,
-            "mtu": args.path.mtu,
-            "qps": args.qp,
-            "completion_mode": session.mode(),
-            "looks": session.looks,
-            "buffer_page_bytes": args.setup.pages().bytes(),
-            "results": lines,
-        }),
-        |_| (),
-    )
+    let job = Job {
+        test,
+        load: &args.load,
+        sizes,
+        posted: args.load.tx_depth as u64,
+    };
+    job.run(report)
 }
 
-fn check(test: &Test, args: &Bandwidth) -> Result<()> {
-    args.path.rts(0)?;
-    let (most, over) = match (test.opcode, mtu_code(args.path.mtu).and_then(max_read)) {
-        (WrOpcode::RdmaRead, Some(most)) => (most, format!(" for READs at MTU {}", args.path.mtu)),
+pub fn atomics(args: &AtomicBandwidth, report: &Report) -> Result<()> {
+    let depth = args.load.tx_depth as u64;
+    let job = Job {
+        test: atomic(args.atomic_type),
+        load: &args.load,
+        sizes: vec![ATOMIC_BYTES as u64],
+        posted: args.outs.map_or(depth, |outs| depth.min(outs.into())),
+    };
+    job.run(report)
+}
+
+fn check(test: Test, args: &Bandwidth) -> Result<()> {
+    let mtu = args.load.path.mtu;
+    let (most, over) = match (test.opcode, mtu_code(mtu).and_then(max_read)) {
+        (WrOpcode::RdmaRead, Some(most)) => (most, format!(" for READs at MTU {mtu}")),
         _ => (MAX_MESSAGE, String::new()),
     };
     if args.size == 0 || args.size > most {
@@ -127,90 +143,192 @@ fn check(test: &Test, args: &Bandwidth) -> Result<()> {
             "--size must lie between 1 and {most} bytes{over}"
         )));
     }
-    if args.qp == 0 || args.tx_depth == 0 || args.qp.saturating_mul(args.tx_depth + 1) > 1 << 15 {
-        return Err(usage("--qp times (--tx-depth + 1) must lie between 1 and 32768, the largest completion queue"));
-    }
     Ok(())
 }
 
-fn sizes(args: &Bandwidth) -> Vec<u64> {
-    if args.all {
-        (1..=ALL_MAX_LOG2).map(|log2| 1 << log2).collect()
-    } else {
-        vec![args.size]
+impl Job<'_> {
+    fn run(&self, report: &Report) -> Result<()> {
+        let (test, args) = (self.test, self.load);
+        args.path.rts(0)?;
+        if args.qp == 0 || args.tx_depth == 0 || args.qp.saturating_mul(args.tx_depth + 1) > 1 << 15
+        {
+            return Err(usage("--qp times (--tx-depth + 1) must lie between 1 and 32768, the largest completion queue"));
+        }
+        let side = if args.host.is_some() { "" } else { " (server)" };
+        let role = format!("mprdma bench {}{side}", test.service);
+        let hello = hello(test.service, &args.path, args.qp)?;
+        let opened = Opened::new(&args.device, &args.path, &args.setup, &role)?;
+        let card = opened.context.control().capabilities().version;
+        if test.opcode.is_atomic() && card < VERSION_ATOMIC {
+            return Err(Error::NoAtomics { card }.into());
+        }
+        let talk = Talk::new(meet(&args.exchange, args.host.as_deref(), &hello, report)?);
+        let mut session = Session::new(opened, talk, &args.path, args.qp, args.tx_depth, 1)?
+            .by_events(args.events);
+        let lines = if args.host.is_some() {
+            self.client(&mut session, report)
+        } else {
+            self.server(&mut session, report)
+        };
+        if let Err(error) = &lines {
+            session.talk.give_up(error);
+        }
+        let lines = lines?;
+        if !report.is_json() {
+            rule();
+            return Ok(());
+        }
+        report.result(
+            &json!({
+                "ok": true,
+                "mtu": args.path.mtu,
+                "qps": args.qp,
+                "completion_mode": session.mode(),
+                "looks": session.looks,
+                "buffer_page_bytes": args.setup.pages().bytes(),
+                "results": lines,
+            }),
+            |_| (),
+        )
     }
-}
 
-fn client(
-    test: &Test,
-    args: &Bandwidth,
-    session: &mut Session,
-    report: &Report,
-) -> Result<Vec<Line>> {
-    let sizes = sizes(args);
-    let slot = sizes
-        .iter()
-        .max()
-        .map_or(PAGE, |bytes| bytes.next_multiple_of(PAGE));
-    session.talk.say(&Plan { slot })?;
-    let mr = region(test, args, session, slot)?;
-    let peer = session.connect(offer(&mr), (test.access)())?;
-    if peer.region.length < slot * args.qp as u64 {
-        return Err(Failure::OutOfTurn(format!(
-            "the peer offers a region of {} bytes only",
-            peer.region.length
-        ))
-        .into());
+    fn client(&self, session: &mut Session, report: &Report) -> Result<Vec<Line>> {
+        let slot = self
+            .sizes
+            .iter()
+            .max()
+            .map_or(PAGE, |bytes| bytes.next_multiple_of(PAGE));
+        session.talk.say(&Plan { slot })?;
+        let mr = self.region(session, slot)?;
+        let peer = session.connect(offer(&mr), (self.test.access)())?;
+        if peer.region.length < slot * self.load.qp as u64 {
+            return Err(Failure::OutOfTurn(format!(
+                "the peer offers a region of {} bytes only",
+                peer.region.length
+            ))
+            .into());
+        }
+        session.ready()?;
+        head(self.test, self.load, session, &peer, report);
+        let mut lines = Vec::new();
+        for bytes in self.sizes.iter().copied() {
+            let line = self.measure(session, &mr, peer.region, slot, bytes)?;
+            session.talk.say(&Word::Result(line))?;
+            row(self.load, &line, report);
+            lines.push(line);
+        }
+        session.talk.say(&Word::Done)?;
+        Ok(lines)
     }
-    session.ready()?;
-    head(test, args, session, &peer, report);
-    let mut lines = Vec::new();
-    for bytes in sizes {
-        let line = measure(test, args, session, &mr, peer.region, slot, bytes)?;
-        session.talk.say(&Word::Result(line))?;
-        row(args, &line, report);
-        lines.push(line);
-    }
-    session.talk.say(&Word::Done)?;
-    Ok(lines)
-}
 
-fn server(
-    test: &Test,
-    args: &Bandwidth,
-    session: &mut Session,
-    report: &Report,
-) -> Result<Vec<Line>> {
-    let plan: Plan = session.talk.hear("plan", args.exchange.timeout())?;
-    if plan.slot == 0 || plan.slot > MAX_MESSAGE.next_multiple_of(PAGE) {
-        return Err(
-            Failure::OutOfTurn(format!("the peer wants a buffer of {} bytes", plan.slot)).into(),
-        );
-    }
-    let mr = region(test, args, session, plan.slot)?;
-    let peer = session.connect(offer(&mr), (test.access)())?;
-    session.ready()?;
-    head(test, args, session, &peer, report);
-    let mut lines = Vec::new();
-    loop {
-        match session.talk.hear("result", args.exchange.timeout())? {
-            Word::Result(line) => {
-                row(args, &line, report);
-                lines.push(line);
+    fn server(&self, session: &mut Session, report: &Report) -> Result<Vec<Line>> {
+        let plan: Plan = session.talk.hear("plan", self.load.exchange.timeout())?;
+        if plan.slot == 0 || plan.slot > MAX_MESSAGE.next_multiple_of(PAGE) {
+            return Err(Failure::OutOfTurn(format!(
+                "the peer wants a buffer of {} bytes",
+                plan.slot
+            ))
+            .into());
+        }
+        let mr = self.region(session, plan.slot)?;
+        let peer = session.connect(offer(&mr), (self.test.access)())?;
+        session.ready()?;
+        head(self.test, self.load, session, &peer, report);
+        let mut lines = Vec::new();
+        loop {
+            match session.talk.hear("result", self.load.exchange.timeout())? {
+                Word::Result(line) => {
+                    row(self.load, &line, report);
+                    lines.push(line);
+                }
+                Word::Done => return Ok(lines),
             }
-            Word::Done => return Ok(lines),
         }
     }
-}
 
-/// One slot for each queue pair.
-fn region(test: &Test, args: &Bandwidth, session: &Session, slot: u64) -> Result<Mr> {
-    let bytes = usize::try_from(slot)
-        .ok()
-        .and_then(|slot| slot.checked_mul(args.qp));
-    let bytes = bytes.ok_or_else(|| usage("--size times --qp does not fit into memory"))?;
-    let memory = session.opened.context.allocate(bytes, args.setup.pages())?;
-    Ok(session.pd.register(&memory, 0, bytes, (test.access)())?)
+    /// One slot for each queue pair.
+    fn region(&self, session: &Session, slot: u64) -> Result<Mr> {
+        let bytes = usize::try_from(slot)
+            .ok()
+            .and_then(|slot| slot.checked_mul(self.load.qp));
+        let bytes = bytes.ok_or_else(|| usage("--size times --qp does not fit into memory"))?;
+        let memory = session
+            .opened
+            .context
+            .allocate(bytes, self.load.setup.pages())?;
+        Ok(session
+            .pd
+            .register(&memory, 0, bytes, (self.test.access)())?)
+    }
+
+    fn measure(
+        &self,
+        session: &mut Session,
+        mr: &Mr,
+        region: Region,
+        slot: u64,
+        bytes: u64,
+    ) -> Result<Line> {
+        let args = self.load;
+        let limit = if args.duration.is_some() {
+            u64::MAX
+        } else {
+            args.iters
+        };
+        let mut lanes = vec![Lane::default(); session.qps.len()];
+        let index: HashMap<u32, usize> = session
+            .qps
+            .iter()
+            .enumerate()
+            .map(|(i, qp)| (qp.qp_num(), i))
+            .collect();
+        let mut patience = Patience::new(args.exchange.timeout());
+        let mut ticks = Ticks::start(session.opened.context.control().tick()?);
+        let mut times: Vec<u64> = Vec::new();
+        let mut open = true;
+        while open || lanes.iter().any(|lane| lane.completed < lane.posted) {
+            for (i, lane) in lanes.iter_mut().enumerate().filter(|_| open) {
+                let free = self.posted - (lane.posted - lane.completed);
+                let count = free.min(limit - lane.posted);
+                let offset = slot * i as u64;
+                let request = SendWr {
+                    wr_id: 0,
+                    opcode: self.test.opcode,
+                    flags: SendFlags {
+                        signaled: true,
+                        fence: args.fence,
+                        sync: args.sync,
+                        ..SendFlags::default()
+                    },
+                    addr: mr.addr() + offset,
+                    length: bytes,
+                    lkey: mr.lkey(),
+                    remote_addr: region.addr + offset,
+                    rkey: region.rkey,
+                    imm: 0,
+                    compare_add: u64::from(self.test.opcode == WrOpcode::AtomicFetchAndAdd),
+                    swap: 0,
+                };
+                if count > 0 {
+                    session.qps[i].post_send(&vec![request; count as usize])?;
+                    lane.posted += count;
+                }
+            }
+            for wc in session.poll(&mut patience)? {
+                ticks.advance(wc.timestamp);
+                times.push(ticks.passed);
+                if let Some(i) = index.get(&wc.qp_num) {
+                    lanes[*i].completed += 1;
+                }
+            }
+            open = match args.duration {
+                Some(duration) => ticks.seconds() < duration.as_secs_f64(),
+                None => lanes.iter().any(|lane| lane.posted < limit),
+            };
+            session.talk.progress(bytes * times.len() as u64)?;
+        }
+        Ok(line(bytes, &times, ticks.seconds()))
+    }
 }
 
 /// What the peer hears of it.
@@ -227,73 +345,6 @@ fn offer(mr: &Mr) -> Region {
 struct Lane {
     posted: u64,
     completed: u64,
-}
-
-fn measure(
-    test: &Test,
-    args: &Bandwidth,
-    session: &mut Session,
-    mr: &Mr,
-    region: Region,
-    slot: u64,
-    bytes: u64,
-) -> Result<Line> {
-    let limit = if args.duration.is_some() {
-        u64::MAX
-    } else {
-        args.iters
-    };
-    let mut lanes = vec![Lane::default(); session.qps.len()];
-    let index: HashMap<u32, usize> = session
-        .qps
-        .iter()
-        .enumerate()
-        .map(|(i, qp)| (qp.qp_num(), i))
-        .collect();
-    let mut patience = Patience::new(args.exchange.timeout());
-    let mut ticks = Ticks::start(session.opened.context.control().tick()?);
-    let mut times: Vec<u64> = Vec::new();
-    let mut open = true;
-    while open || lanes.iter().any(|lane| lane.completed < lane.posted) {
-        for (i, lane) in lanes.iter_mut().enumerate().filter(|_| open) {
-            let free = args.tx_depth as u64 - (lane.posted - lane.completed);
-            let count = free.min(limit - lane.posted);
-            let offset = slot * i as u64;
-            let request = SendWr {
-                wr_id: 0,
-                opcode: test.opcode,
-                flags: SendFlags {
-                    signaled: true,
-                    fence: args.fence,
-                    sync: args.sync,
-                    ..SendFlags::default()
-                },
-                addr: mr.addr() + offset,
-                length: bytes,
-                lkey: mr.lkey(),
-                remote_addr: region.addr + offset,
-                rkey: region.rkey,
-                imm: 0,
-            };
-            if count > 0 {
-                session.qps[i].post_send(&vec![request; count as usize])?;
-                lane.posted += count;
-            }
-        }
-        for wc in session.poll(&mut patience)? {
-            ticks.advance(wc.timestamp);
-            times.push(ticks.passed);
-            if let Some(i) = index.get(&wc.qp_num) {
-                lanes[*i].completed += 1;
-            }
-        }
-        open = match args.duration {
-            Some(duration) => ticks.seconds() < duration.as_secs_f64(),
-            None => lanes.iter().any(|lane| lane.posted < limit),
-        };
-        session.talk.progress(bytes * times.len() as u64)?;
-    }
-    Ok(line(bytes, &times, ticks.seconds()))
 }
 
 /// Rates from the times, in ticks, at which messages of `bytes` bytes completed.
@@ -323,7 +374,7 @@ fn rule() {
     out!("{}", "-".repeat(87));
 }
 
-fn head(test: &Test, args: &Bandwidth, session: &Session, peer: &Endpoint, report: &Report) {
+fn head(test: Test, args: &Load, session: &Session, peer: &Endpoint, report: &Report) {
     if report.is_json() {
         return;
     }
@@ -367,7 +418,7 @@ fn head(test: &Test, args: &Bandwidth, session: &Session, peer: &Endpoint, repor
     );
 }
 
-fn row(args: &Bandwidth, line: &Line, report: &Report) {
+fn row(args: &Load, line: &Line, report: &Report) {
     if report.is_json() {
         return;
     }

@@ -205,6 +205,7 @@ impl Session {
             let what = match bad.opcode {
                 Some(WcOpcode::RecvRdmaWithImm) => "a receive request",
                 Some(WcOpcode::RdmaRead) => "an RDMA READ",
+                Some(WcOpcode::CompSwap | WcOpcode::FetchAdd) => "an ATOMIC",
                 _ => "an RDMA WRITE",
             };
             return Err(Failure::Completion {

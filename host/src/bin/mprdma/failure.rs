@@ -104,7 +104,9 @@ const fn library_code(error: &Error) -> u8 {
         | Error::Parameter { .. }
         | Error::ModerationInterval { .. }
         | Error::Mtu { .. }
-        | Error::MessageTooLong { .. } => 2,
+        | Error::MessageTooLong { .. }
+        | Error::AtomicLength { .. }
+        | Error::AtomicAddress { .. } => 2,
         Error::ModerationVector { vectors, .. } if *vectors > 0 => 2,
         Error::Memory(_) => 1,
         Error::Exchange(_) => 4,

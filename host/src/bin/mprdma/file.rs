@@ -283,6 +283,8 @@ fn requests(from: (u64, u32), to: (u64, u32), bytes: u64, chunk: u64, round: u32
                 remote_addr: to.0 + offset,
                 rkey: to.1,
                 imm: round,
+                compare_add: 0,
+                swap: 0,
             }
         })
         .collect()
