@@ -483,6 +483,7 @@ fn finish(qp: &mut Qp, n: usize, event: &ReadEvent, dones: &mut VecDeque<usize>)
             slot: event.slot,
             iova: event.iova,
             length: event.length,
+            ..Respond::default()
         };
         qp.arrived.push((psn, Waits::Request(respond)));
     }

@@ -373,6 +373,7 @@ fn drive<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>>(
                         _ => rng.random_range(0..20 * mtu),
                     }
                     .to_bits(),
+                    ..Respond::default()
                 };
                 let vain = stale || queue.state != QpState::Rts as u64;
                 queue.responds.push_back((respond, vain));
