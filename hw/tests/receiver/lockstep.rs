@@ -334,7 +334,7 @@ impl Bench {
             // Of others it does not matter.
             misaligned: !atomic && chance(rng, 50),
         };
-        if !filling && chance(rng, if operation >= 18 { 8 } else { 4 }) {
+        if !filling && chance(rng, if operation >= 18 { 25 } else { 4 }) {
             match rng.random_range(0..22) {
                 0 | 1 | 4 | 18 if request => event.mr.rights = bits(!right & 0xff),
                 2 if request => event.mr.hit = false,

@@ -49,7 +49,7 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         }
     };
     // WRITE, WRITE with immediate, READ, ATOMICs, then answers to READs and to ATOMICs, and the WRITE of nobody.
-    let kind = rng.random_range(0..9usize);
+    // Half of them are work requests to write.
     let (opcode, response) = [
         (WrOpcode::RdmaWrite, false),
         (WrOpcode::RdmaWriteWithImm, false),
@@ -60,7 +60,10 @@ pub fn message(rng: &mut ChaCha8Rng, qpn: u64, slot: u64, first_psn: u32, room: 
         (WrOpcode::AtomicCmpAndSwp, true),
         (WrOpcode::AtomicFetchAndAdd, true),
         (WrOpcode::RdmaWrite, true),
-    ][kind];
+    ][match rng.random_range(0..14) {
+        n @ 0..9 => n,
+        n => n % 2,
+    }];
     let empty = response && opcode == WrOpcode::RdmaWrite;
     let length = if empty { 0 } else { length };
     let failed = !response && chance(rng, 5);
