@@ -942,7 +942,7 @@ fn operators_see_and_change_what_another_process_has() {
     );
     assert_eq!(
         (info["qps"].as_u64(), info["version"].as_str()),
-        (Some(1024), Some("1.1"))
+        (Some(1024), Some("1.2"))
     );
     assert_eq!(
         (info["mac"].as_str(), info["ipv4"].as_str()),
@@ -1154,7 +1154,7 @@ fn a_card_of_another_version_is_refused() {
     );
     let (code, text) = code_and_text(&run(&["info", "-d", &rack.address(0)]));
     assert!(
-        code == 3 && text.contains("the card speaks version 7.0, the driver 1.1"),
+        code == 3 && text.contains("the card speaks version 7.0, the driver 1.2"),
         "{text}"
     );
 }

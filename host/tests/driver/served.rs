@@ -462,7 +462,7 @@ fn cards_that_do_not_fit_are_named() {
     })
     .to_string();
     assert!(
-        error.contains("the card speaks version 2.3, the driver 1.1: update the driver"),
+        error.contains("the card speaks version 2.3, the driver 1.2: update the driver"),
         "{error}"
     );
 }

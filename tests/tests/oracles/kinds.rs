@@ -36,6 +36,9 @@ const PACKETS: &[(&str, Test)] = &[
     ("read_response_only", |f| {
         f.bth.opcode == opcode::MP_READ_RESPONSE_ONLY
     }),
+    ("compare_swap", |f| f.bth.opcode == opcode::MP_COMPARE_SWAP),
+    ("fetch_add", |f| f.bth.opcode == opcode::MP_FETCH_ADD),
+    ("atomic_ack", |f| f.bth.opcode == opcode::MP_ATOMIC_ACK),
     ("ack", |f| answers(f, Syndrome::ACK, 0) && map(f).is_none()),
     ("ack_with_sack_map", |f| {
         answers(f, Syndrome::ACK, 0) && map(f).is_some()

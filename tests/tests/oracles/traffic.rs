@@ -3,10 +3,13 @@
 use anyhow::{ensure, Context, Result};
 use mprdma_host::verbs::{Mr, RecvWr, RtsAttr, SendFlags, SendWr, Vlan};
 use mprdma_spec::descriptor::WrOpcode;
+use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::Psn;
 use mprdma_tests::lose::{Lose, Loss};
-use mprdma_tests::rig::{pattern, read_request, write_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::rig::{
+    add_request, pattern, read_request, swap_request, write_request, Pair, PairAttr, Rig, US,
+};
 
 /// Two paths. One doubles packets in both directions, and short queues mark CE. Nothing is lost by chance: an error NAK
 /// is sent only once, and without it the sender would run into timeouts.
@@ -128,7 +131,7 @@ impl<'a> Flow<'a> {
         for request in requests {
             let packets = request.length.div_ceil(self.sent.attr.mtu.into());
             self.sent.packets += match request.opcode {
-                WrOpcode::RdmaRead => 1,
+                opcode if opcode.is_answered() => 1,
                 _ => packets.max(1) as u32,
             };
         }
@@ -158,6 +161,28 @@ impl<'a> Flow<'a> {
         let mut found = vec![0; bytes];
         self.source.read(0, &mut found)?;
         ensure!(found == self.data[..bytes], "{bytes} bytes read differ");
+        Ok(())
+    }
+
+    /// Adds to the first word of the target, then swaps it.
+    fn atomics(&mut self) -> Result<()> {
+        let addr = self.target.addr().next_multiple_of(ATOMIC_BYTES as u64);
+        let at = (addr - self.target.addr()) as usize;
+        let (held, added) = (0xffee_ddcc_bbaa_9988_u64, 0x0102_0304_0506_0708);
+        self.target.write(at, &held.to_le_bytes())?;
+        let sum = held.wrapping_add(added);
+        let add = add_request(1, &self.source, &self.target, added);
+        let swap = swap_request(1, &self.source, &self.target, sum, !sum);
+        for (request, found) in [(add, held), (swap, sum), (swap, !sum)] {
+            self.post(&[SendWr {
+                remote_addr: addr,
+                ..request
+            }])?;
+            self.done(1, WcStatus::Success)?;
+            let mut bytes = [0; ATOMIC_BYTES];
+            self.source.read(0, &mut bytes)?;
+            ensure!(bytes == found.to_le_bytes(), "found {bytes:x?}");
+        }
         Ok(())
     }
 
@@ -194,7 +219,7 @@ impl<'a> Flow<'a> {
         self.done(1, WcStatus::Success)
     }
 
-    /// A lost packet, WRITEs of every length and with immediate, READs, then a key that was never given out.
+    /// A lost packet, WRITEs of every length and with immediate, READs, ATOMICs, then a key that was never given out.
     fn ordinary(&mut self) -> Result<()> {
         let mtu = self.sent.attr.mtu as usize;
         self.lose_next();
@@ -206,6 +231,7 @@ impl<'a> Flow<'a> {
         for bytes in [self.data.len(), 1, 0] {
             self.read(bytes)?;
         }
+        self.atomics()?;
         for (bytes, late) in [(0, true), (3 * mtu + 2, false), (mtu, false)] {
             self.with_immediate(bytes, late)
                 .with_context(|| format!("{bytes} bytes with immediate"))?;
