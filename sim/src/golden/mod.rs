@@ -123,6 +123,8 @@ pub struct Sample {
     pub at: Ps,
     /// Packets acknowledged in order, by flow.
     pub delivered: Vec<u64>,
+    /// Packets placed, each once, in whatever order, by flow.
+    pub placed: Vec<u64>,
     /// Packets that leaf 0 has sent by each spine.
     pub by_spine: Vec<u64>,
 }
@@ -140,9 +142,24 @@ pub struct Outcome {
     pub fabric: FabricStats,
 }
 
-/// Payload rate of a flow between two samples, Gb/s.
+/// Payload rate of what is delivered of a flow between two samples, Gb/s.
+#[must_use]
 pub fn gbps(first: &Sample, last: &Sample, flow: usize, mtu: u32) -> f64 {
-    let packets = last.delivered[flow] - first.delivered[flow];
+    rate(
+        first,
+        last,
+        last.delivered[flow] - first.delivered[flow],
+        mtu,
+    )
+}
+
+/// Payload rate of what is placed of a flow between two samples, Gb/s.
+#[must_use]
+pub fn placed_gbps(first: &Sample, last: &Sample, flow: usize, mtu: u32) -> f64 {
+    rate(first, last, last.placed[flow] - first.placed[flow], mtu)
+}
+
+fn rate(first: &Sample, last: &Sample, packets: u64, mtu: u32) -> f64 {
     let bits = packets as f64 * f64::from(mtu) * 8.0;
     bits * 1000.0 / (last.at - first.at).max(1) as f64
 }

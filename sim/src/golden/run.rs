@@ -152,6 +152,11 @@ impl Run {
         Sample {
             at,
             delivered: self.flows.iter().map(|f| f.outcome.delivered).collect(),
+            placed: self
+                .flows
+                .iter()
+                .map(|f| f.outcome.ahead.iter().sum())
+                .collect(),
             by_spine: paths.map(|p| p.packets).collect(),
         }
     }

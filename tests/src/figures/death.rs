@@ -16,7 +16,7 @@ const DIES: Ps = 400 * US;
 const DEAD: Ps = 600 * US;
 /// What is looked at after its return.
 const AFTER: Ps = 300 * RTT;
-/// Windows over which rates and shares are taken: 20 RTTs, since completions in order come in leaps while a hole is open.
+/// Windows over which rates and shares are taken: 20 RTTs.
 const LONG: usize = 10;
 /// Slow unit of the protocol clock, in which the floor of the retransmission timeout counts.
 const SLOW: Ps = 4096 * 1000;
@@ -26,11 +26,14 @@ const SLOW: Ps = 4096 * 1000;
 pub struct Death {
     /// Payload rate before, Gb/s.
     pub before: f64,
-    /// Payload rate over the 20 RTTs from the [`deadline`], Gb/s: what is judged.
+    /// Rate of payload into the peer's memory over the 20 RTTs from the [`deadline`], Gb/s: what is judged.
     pub sustained: f64,
+    /// Payload rate of completions in those 20 RTTs, Gb/s: they are in order, so a hole that is open at the end takes what
+    /// is placed behind it out of them.
+    pub completed: f64,
     /// Payload rate from the [`deadline`] to the return, Gb/s.
     pub from_deadline: f64,
-    /// Time from the death until 20 RTTs begin that carry 90 % of three paths' rate.
+    /// Time from the death until 20 RTTs begin that place 90 % of three paths' rate.
     pub recovered_after: Option<Ps>,
     /// Least payload rate of a window of 2 RTTs while the path is dead.
     pub least: f64,
@@ -56,20 +59,21 @@ impl Death {
 
 /// Head of the table.
 pub const HEAD: &str = "\
-| seed | before | least window | 20 RTTs at 90 % begin after | 20 RTTs from the time allowed | to the return | least share of a live path | timeouts | used again after | its share at the end |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+| seed | before | least window | 20 RTTs at 90 % begin after | 20 RTTs from the time allowed: placed | completed | to the return | least share of a live path | timeouts | used again after | its share at the end |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
 /// The row of a seed.
 #[must_use]
 pub fn row(seed: u64, setting: &Setting, d: &Death) -> String {
     let time = |time: Option<Ps>| time.map_or("never".into(), |t| format!("{} us", t / US));
     format!(
-        "| {seed} | {:.1} | {:.1} | {} | {:.1}{} | {:.1} | {:.3} | {} | {} | {:.3} |",
+        "| {seed} | {:.1} | {:.1} | {} | {:.1}{} | {:.1} | {:.1} | {:.3} | {} | {} | {:.3} |",
         d.before,
         d.least,
         time(d.recovered_after),
         d.sustained,
         if d.recovered(setting) { "" } else { " BELOW" },
+        d.completed,
         d.from_deadline,
         d.least_live_share,
         d.timeouts,
@@ -88,12 +92,16 @@ pub fn summary(setting: &Setting, deaths: &[Death]) -> String {
         format!("mean {mean:.1}, worst {least:.1}")
     };
     let recovered = deaths.iter().filter(|d| d.recovered(setting)).count();
+    let back = deaths.iter().map(|d| d.recovered_after.unwrap_or(Ps::MAX));
     let used = deaths.iter().map(|d| d.used_after.unwrap_or(Ps::MAX));
     format!(
-        "20 RTTs from the time allowed: {}; to the return: {}; {recovered} of {} seeds at 90 %; {} used again in time",
+        "20 RTTs from the time allowed: placed {}; completed {}; to the return: {}; of {} seeds {} are back at 90 % in time, {recovered} at \
+         90 % from then on; {} used again in time",
         of(|d| d.sustained),
+        of(|d| d.completed),
         of(|d| d.from_deadline),
         deaths.len(),
+        back.filter(|&time| time <= deadline()).count(),
         used.filter(|&time| time <= 200 * RTT).count(),
     )
 }
@@ -146,9 +154,10 @@ pub fn measure(engine: Engine, setting: &Setting, both: bool, seed: u64) -> Resu
     let window = |time: Ps| (time / WINDOW) as usize;
     let (dies, back) = (window(DIES), window(DIES + DEAD));
     let rate = |first, last| seen.gbps(0, setting.mtu, first, last);
+    let placed = |first, last| seen.placed_gbps(0, setting.mtu, first, last);
     let wanted = 0.9 * three_paths(setting);
     let recovered = (dies..=back - LONG)
-        .find(|&first| rate(first, first + LONG) >= wanted)
+        .find(|&first| placed(first, first + LONG) >= wanted)
         .map(|first| (first - dies) as Ps * WINDOW);
     let due = dies + window(deadline()) + 1;
     let last = seen.samples.len() - 1;
@@ -158,7 +167,8 @@ pub fn measure(engine: Engine, setting: &Setting, both: bool, seed: u64) -> Resu
     let windows: Vec<f64> = (1..=last).map(|at| rate(at - 1, at)).collect();
     Ok(Death {
         before: rate(dies / 2, dies),
-        sustained: rate(due, due + LONG),
+        sustained: placed(due, due + LONG),
+        completed: rate(due, due + LONG),
         from_deadline: rate(due, back),
         recovered_after: recovered,
         least: windows[dies..back]

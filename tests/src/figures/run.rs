@@ -121,10 +121,16 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Payload rate of a flow between two samples, Gb/s.
+    /// Payload rate of what is completed of a flow between two samples, Gb/s.
     #[must_use]
     pub fn gbps(&self, flow: usize, mtu: u32, first: usize, last: usize) -> f64 {
         golden::gbps(&self.samples[first], &self.samples[last], flow, mtu)
+    }
+
+    /// Payload rate of a flow into the peer's memory between two samples, Gb/s.
+    #[must_use]
+    pub fn placed_gbps(&self, flow: usize, mtu: u32, first: usize, last: usize) -> f64 {
+        golden::placed_gbps(&self.samples[first], &self.samples[last], flow, mtu)
     }
 
     /// Part of leaf 0's packets that went by a spine between two samples.
@@ -302,6 +308,12 @@ impl Stream {
         }
     }
 
+    /// Packets that the receiver has placed, each counted once.
+    fn placed(&self) -> Result<u64> {
+        let distance = self.pair.rx.query_stats()?.distance;
+        Ok(distance.into_iter().map(u64::from).sum())
+    }
+
     fn tally(&self) -> Result<Tally> {
         let (tx, rx) = (self.pair.tx.query_stats()?, self.pair.rx.query_stats()?);
         Ok(Tally {
@@ -348,7 +360,7 @@ fn on_cards(engine: cards::Engine, request: &Request<'_>) -> Result<Observed> {
         .collect::<Result<Vec<_>>>()?;
     let mut changes = request.changes.iter().peekable();
     let start = rig.sim.now();
-    let mut samples = vec![sample(&rig, &streams, 0)];
+    let mut samples = vec![sample(&rig, &streams, 0)?];
     loop {
         let now = rig.sim.now() - start;
         while changes.peek().is_some_and(|change| change.at <= now) {
@@ -358,7 +370,7 @@ fn on_cards(engine: cards::Engine, request: &Request<'_>) -> Result<Observed> {
         }
         collect(&rig, &mut streams, &mut rng)?;
         if now >= samples.len() as Ps * request.every {
-            samples.push(sample(&rig, &streams, now));
+            samples.push(sample(&rig, &streams, now)?);
         }
         if now >= request.end {
             break;
@@ -391,12 +403,13 @@ fn collect(rig: &Rig, streams: &mut [Stream], rng: &mut ChaCha8Rng) -> Result<()
     Ok(())
 }
 
-fn sample(rig: &Rig, streams: &[Stream], at: Ps) -> Sample {
+fn sample(rig: &Rig, streams: &[Stream], at: Ps) -> Result<Sample> {
     let stats = rig.sim.stats();
     let paths = stats.fabric.paths.iter().filter(|p| p.from == "leaf0");
-    Sample {
+    Ok(Sample {
         at,
         delivered: streams.iter().map(|stream| stream.delivered).collect(),
+        placed: streams.iter().map(Stream::placed).collect::<Result<_>>()?,
         by_spine: paths.map(|p| p.packets).collect(),
-    }
+    })
 }
