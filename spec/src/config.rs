@@ -44,7 +44,7 @@ pub const READ_SLOTS_LOG2: usize = 4;
 /// each other cannot wait for each other's rings.
 pub const RESPONSE_ENTRIES: usize = 1 << READ_SLOTS_LOG2;
 /// log2 of the core cycles after which the next queue pair's open READs are looked at: with 1,024 queue pairs each is
-/// every 1.05 ms (protocol section 7 rule 8).
+/// every 1.05 ms (protocol section 7 rule 9).
 pub const KEEPALIVE_CYCLES_LOG2: usize = 8;
 /// Core clock in MHz.
 pub const CLOCK_MHZ: u32 = 250;

@@ -129,6 +129,47 @@ fn packets_of_a_read_are_built_and_read() {
 }
 
 #[test]
+fn packets_of_an_atomic_are_built_and_read() {
+    let (swap_add, compare) = (0x0102_0304_0506_0708, 0x1112_1314_1516_1718);
+    for code in [opcode::MP_COMPARE_SWAP, opcode::MP_FETCH_ADD] {
+        let request = DataPacket {
+            opcode: code,
+            wsn: 15,
+            flags: 4,
+            raddr: 0x1234_5678_9ab8,
+            rkey: 0x501,
+            swap_add,
+            compare,
+            ..DataPacket::default()
+        };
+        let frame = frames::data(THEIRS, &peer(0), &request, 999, &[], true);
+        let meta = parse(&frame, OURS, SLOTS).unwrap();
+        assert_eq!((meta.opcode, meta.wsn, meta.flags), (code, 15, 4));
+        assert_eq!(
+            (meta.raddr, meta.rkey, meta.dma_length),
+            (0x1234_5678_9ab8, 0x501, 8)
+        );
+        assert_eq!((meta.swap_add, meta.compare), (swap_add, compare));
+        assert!(meta.payload.is_empty());
+    }
+    let answer = DataPacket {
+        opcode: opcode::MP_ATOMIC_ACK,
+        wsn: 3,
+        flags: 4,
+        swap_add,
+        ..DataPacket::default()
+    };
+    let frame = frames::data(THEIRS, &peer(1), &answer, 999, &[], true);
+    let meta = parse(&frame, OURS, SLOTS).unwrap();
+    assert_eq!((meta.opcode, meta.wsn), (opcode::MP_ATOMIC_ACK, 3));
+    let rest = (meta.raddr, meta.rkey, meta.dma_length, meta.compare);
+    assert_eq!((meta.swap_add, rest), (swap_add, (0, 0, 0, 0)));
+    // Its header is 8 bytes at the end.
+    let cut = [&frame[..frame.len() - 12], &frame[frame.len() - 4..]].concat();
+    assert!(parse(&cut, OURS, SLOTS).is_err());
+}
+
+#[test]
 fn a_frame_is_refused_for_the_first_thing_wrong() {
     let good = write(0, &[7; 64], true);
     let end = good.len();

@@ -61,12 +61,15 @@ pub enum Command {
 pub enum Bench {
     /// Bandwidth of RDMA WRITE, with perftest's flags and table; times are the card's own, so that a simulated card
     /// shows what it would reach. Without HOST it is the server.
-    WriteBw(Bandwidth),
+    #[command(name = "write-bw")]
+    Write(Bandwidth),
     /// Bandwidth of RDMA READ: the client reads from the server; otherwise as write-bw. A queue pair has up to 16 READs
     /// open.
-    ReadBw(Bandwidth),
+    #[command(name = "read-bw")]
+    Read(Bandwidth),
     /// Rate of ATOMICs on 8 bytes of the server, each queue pair's its own; otherwise as read-bw.
-    AtomicBw(AtomicBandwidth),
+    #[command(name = "atomic-bw")]
+    Atomic(AtomicBandwidth),
 }
 
 #[derive(Debug, Args)]

@@ -50,9 +50,9 @@ fn run(command: Command, report: &Report) -> anyhow::Result<()> {
         Command::Hold(args) => owner::hold(&args, report),
         Command::SendFile(args) => file::send(&args, report),
         Command::RecvFile(args) => file::receive(&args, report),
-        Command::Bench(Bench::WriteBw(args)) => bench::bandwidth(bench::WRITE, &args, report),
-        Command::Bench(Bench::ReadBw(args)) => bench::bandwidth(bench::READ, &args, report),
-        Command::Bench(Bench::AtomicBw(args)) => bench::atomics(&args, report),
+        Command::Bench(Bench::Write(args)) => bench::bandwidth(bench::WRITE, &args, report),
+        Command::Bench(Bench::Read(args)) => bench::bandwidth(bench::READ, &args, report),
+        Command::Bench(Bench::Atomic(args)) => bench::atomics(&args, report),
     }
 }
 
