@@ -188,6 +188,7 @@ impl StandIn {
             let event = SenderEvent::Error(WcStatus::FatalError as u8);
             return self.sender_event(read.qpn, &event);
         }
+        self.count(Counter::AtomicsExecuted, 1);
         let held = u64::from_le_bytes(bytes);
         if let Some(new) = read.atomic.apply(held) {
             self.write(read.iova, new.to_le_bytes().to_vec());

@@ -98,7 +98,7 @@ impl ReadBook {
         };
         let (end, whole) = (part.offset + part.length, u64::from(range.length));
         MrAnswer {
-            hit: part.atomic == atomic && end <= whole && (end == whole || !part.last),
+            hit: part.atomic == atomic && if part.last { end == whole } else { end < whole },
             iova: range.iova.wrapping_add(part.offset),
             ..MrAnswer::default()
         }

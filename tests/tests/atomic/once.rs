@@ -178,6 +178,7 @@ fn counters(fault: &str, seed: u64) -> Result<()> {
         let end = counters[card].get(0)?;
         ensure!(end == start.wrapping_add(total), "{end} is not the sum");
         let side = &rig.sides[card];
+        ensure!(count(&side.context, Counter::AtomicsExecuted)? == total);
         ensure!(side.cq.poll(1)?.is_empty(), "one too many");
         ensure!(side.context.poll_events()?.is_empty());
         ensure!(count(&side.context, Counter::BadAcks)? == 0);
