@@ -19,8 +19,8 @@ struct Arguments {
     /// What runs the flows. Only cards in RTL write results; the others take seconds instead of minutes.
     #[arg(long, value_enum, default_value = "rtl")]
     engine: Engine,
-    /// Seeds per point; 8 on the model without it, 1 on cards, 3 for loss. The single path and the published rules get a
-    /// third of those for loss.
+    /// Seeds per point; 8 on the model without it, 1 on cards, 3 for loss. The published rules get a third of those for
+    /// loss.
     #[arg(long)]
     seeds: Option<u64>,
     /// Simulated time of each point of loss, order and threshold, us.
@@ -29,6 +29,9 @@ struct Arguments {
     /// Losses of the loss table; seven from 0 to 0.1 without it.
     #[arg(long, value_delimiter = ',')]
     losses: Vec<f64>,
+    /// Floor of the retransmission timeout in the loss table, in units of 4.096 us.
+    #[arg(long, default_value_t = loss::RTO_FLOOR)]
+    rto_floor: u16,
     /// Settings of the loss table.
     #[arg(long, default_value = "ABC")]
     settings: String,
@@ -88,8 +91,9 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
         false => &arguments.losses,
     };
     println!(
-        "\n## Loss on one of four paths: Gb/s, {} us, {seeds} seeds\n",
-        time / US
+        "\n## Loss on one of four paths: Gb/s, {} us, {seeds} seeds, timeouts of {:.1} us or more\n",
+        time / US,
+        f64::from(arguments.rto_floor) * 4.096
     );
     for setting in settings.filter(|s| arguments.settings.contains(s.name)) {
         let (setting, before) = tuned(engine, &setting)?;
@@ -99,7 +103,8 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
         );
         println!("{}", loss::HEAD);
         let mut kept = Ok(());
-        loss::rows(engine, setting, losses, time, seeds, |row| {
+        let network = (setting, arguments.rto_floor);
+        loss::rows(engine, network, losses, time, seeds, |row| {
             println!("{row}");
             if engine == Engine::Rtl && kept.is_ok() {
                 kept = keep(&file, row.json(engine));
@@ -111,6 +116,7 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
             rules: Rules::Extended,
             loss: 0.01,
             both: true,
+            rto_floor: arguments.rto_floor,
         };
         let both = loss::mean(engine, &case, time, seeds)?;
         println!(
