@@ -19,6 +19,53 @@ pub struct Loss {
     pub acks: Vec<u32>,
 }
 
+/// What is lost of a packet, as one of several cases.
+pub struct Case {
+    /// For people.
+    pub name: &'static str,
+    /// Transmissions, from 1.
+    pub data: &'static [u32],
+    /// ACKs, from 1.
+    pub acks: &'static [u32],
+    /// How many of either come up to be lost, of the ACKs at least.
+    pub lost: (u32, u32),
+}
+
+/// Every kind of loss.
+pub const CASES: [Case; 5] = [
+    Case {
+        name: "the packet",
+        data: &[1],
+        acks: &[],
+        lost: (1, 0),
+    },
+    Case {
+        name: "the packet and its retransmission",
+        data: &[1, 2],
+        acks: &[],
+        lost: (2, 0),
+    },
+    Case {
+        name: "its ACK",
+        data: &[],
+        acks: &[1],
+        lost: (0, 1),
+    },
+    Case {
+        name: "the packet and the ACK of its retransmission",
+        data: &[1],
+        acks: &[1],
+        lost: (1, 1),
+    },
+    // A retransmission, and with it a second ACK, is only needed where no later ACK covers the first.
+    Case {
+        name: "its first two ACKs",
+        data: &[],
+        acks: &[1, 2],
+        lost: (0, 1),
+    },
+];
+
 #[derive(Default)]
 struct State {
     loss: Loss,

@@ -30,6 +30,11 @@ use std::sync::Arc;
 /// One microsecond of simulated time.
 pub const US: Ps = 1000 * NS;
 
+/// Four paths of different length that lose and overtake.
+pub const ROUGH: &str = "name = \"rough\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = 4\n\
+     card_rate_gbps = 100.0\nspine_rate_gbps = 25.0\ndelay_ns = 500\nqueue_packets = 256\nqueue_bytes = 1_048_576\n\
+     [[link]]\nfrom = \"leaf*\"\nto = \"spine*\"\nboth = true\nloss = 0.01\nreorder = 0.1\nreorder_ns = 5000\n";
+
 thread_local! {
     static ENGINE: Cell<Option<Engine>> = const { Cell::new(None) };
 }
@@ -353,26 +358,6 @@ fn everything() -> Access {
     Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC
 }
 
-/// How many of the work requests 0, 1, … are done when a failure ends their queue: those before it succeeded in order, the
-/// first that did not has `cause`, all behind it are flushed.
-///
-/// # Panics
-/// When it was otherwise.
-#[must_use]
-pub fn cut_short_by(cause: WcStatus, found: &[Wc]) -> usize {
-    let succeeded = |wc: &&Wc| wc.status == WcStatus::Success;
-    let done = found.iter().take_while(succeeded).count();
-    for (i, wc) in found.iter().enumerate() {
-        let expected = match i.cmp(&done) {
-            std::cmp::Ordering::Less => WcStatus::Success,
-            std::cmp::Ordering::Equal => cause,
-            std::cmp::Ordering::Greater => WcStatus::WorkRequestFlushed,
-        };
-        assert_eq!((wc.wr_id, wc.status), (i as u64, expected));
-    }
-    done
-}
-
 /// A signalled WRITE of the first `length` bytes of `source` to the start of `target`.
 #[must_use]
 pub fn write_request(wr_id: u64, source: &Mr, target: &Mr, length: usize) -> SendWr {
@@ -423,6 +408,24 @@ pub fn swap_request(wr_id: u64, target: &Mr, word: &Mr, compare: u64, swap: u64)
         swap,
         ..write_request(wr_id, target, word, ATOMIC_BYTES)
     }
+}
+
+/// `request` with its local and its remote address so many bytes further.
+#[must_use]
+pub fn further(request: SendWr, local: usize, remote: usize) -> SendWr {
+    SendWr {
+        addr: request.addr + local as u64,
+        remote_addr: request.remote_addr + remote as u64,
+        ..request
+    }
+}
+
+/// `request` with its flags changed.
+#[must_use]
+pub fn flagged(request: SendWr, change: impl FnOnce(&mut SendFlags)) -> SendWr {
+    let mut request = request;
+    change(&mut request.flags);
+    request
 }
 
 /// `length` bytes that look random and are the same for the same seed.

@@ -7,7 +7,7 @@ use mprdma_host::verbs::{Mr, MultiPath, RtsAttr, SendWr};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::Psn;
-use mprdma_tests::lose::{Lose, Loss};
+use mprdma_tests::lose::{Case, Lose, Loss, CASES};
 use mprdma_tests::rig::{pattern, write_request, Pair, PairAttr, Rig, US};
 use std::sync::Arc;
 
@@ -19,48 +19,6 @@ const GAP: usize = 64;
 const UNTOUCHED: u8 = 0xee;
 /// What the application writes over data that it has seen.
 const REUSED: u8 = 0x77;
-
-/// What is lost of the packet in question: transmissions, ACKs; and how many of each must come up to be lost.
-struct Case {
-    name: &'static str,
-    data: &'static [u32],
-    acks: &'static [u32],
-    lost: (u32, u32),
-}
-
-const CASES: [Case; 5] = [
-    Case {
-        name: "the packet",
-        data: &[1],
-        acks: &[],
-        lost: (1, 0),
-    },
-    Case {
-        name: "the packet and its retransmission",
-        data: &[1, 2],
-        acks: &[],
-        lost: (2, 0),
-    },
-    Case {
-        name: "its ACK",
-        data: &[],
-        acks: &[1],
-        lost: (0, 1),
-    },
-    Case {
-        name: "the packet and the ACK of its retransmission",
-        data: &[1],
-        acks: &[1],
-        lost: (1, 1),
-    },
-    // A retransmission, and with it a second ACK, is only needed where no later ACK covers the first.
-    Case {
-        name: "its first two ACKs",
-        data: &[],
-        acks: &[1, 2],
-        lost: (0, 1),
-    },
-];
 
 /// Sends message after message on one queue pair.
 struct Bench {

@@ -539,6 +539,33 @@ fn verilated() {
     });
 }
 
+/// Whatever comes out is taken.
+fn all_taken() -> segment::In {
+    segment::In {
+        packet_ready: true,
+        payload_req_ready: true,
+        ..segment::In::default()
+    }
+}
+
+/// A cycle in which whatever comes out is taken; the grants are shown once all launches are in.
+fn step(
+    bench: &mut segment::Verilated,
+    rng: &mut ChaCha8Rng,
+    launches: &mut Source<Launch>,
+    grants: &mut Source<Grant>,
+) -> segment::Out {
+    let mut inputs = all_taken();
+    (inputs.launch, inputs.launch_valid) = launches.show(rng);
+    if launches.items.is_empty() {
+        (inputs.grant, inputs.grant_valid) = grants.show(rng);
+    }
+    let out = bench.cycle(&inputs);
+    launches.taken(out.launch_ready);
+    grants.taken(out.grant_ready);
+    out
+}
+
 /// Each is one packet without payload, also when it is sent again; the operands are whole.
 #[test]
 fn section_7_atomic_and_the_empty_write_are_one_packet_each() {
@@ -610,18 +637,7 @@ fn section_7_atomic_and_the_empty_write_are_one_packet_each() {
             }
         }
         for _ in 0..200 {
-            let mut inputs = segment::In {
-                packet_ready: true,
-                payload_req_ready: true,
-                ..segment::In::default()
-            };
-            (inputs.launch, inputs.launch_valid) = launches.show(&mut rng);
-            if launches.items.is_empty() {
-                (inputs.grant, inputs.grant_valid) = grants.show(&mut rng);
-            }
-            let out = bench.cycle(&inputs);
-            launches.taken(out.launch_ready);
-            grants.taken(out.grant_ready);
+            let out = step(&mut bench, &mut rng, &mut launches, &mut grants);
             assert!(!out.payload_req_valid, "there is nothing to read");
             if out.packet_valid {
                 assert_eq!(Some(out.packet), expected.pop_front());
@@ -659,18 +675,7 @@ fn pace() {
                 .collect();
             let mut at = vec![];
             for cycle in 0..6000 {
-                let mut inputs = segment::In {
-                    packet_ready: true,
-                    payload_req_ready: true,
-                    ..segment::In::default()
-                };
-                (inputs.launch, inputs.launch_valid) = launches_in.show(&mut rng);
-                if launches_in.items.is_empty() {
-                    (inputs.grant, inputs.grant_valid) = grants.show(&mut rng);
-                }
-                let out = bench.cycle(&inputs);
-                launches_in.taken(out.launch_ready);
-                grants.taken(out.grant_ready);
+                let out = step(&mut bench, &mut rng, &mut launches_in, &mut grants);
                 if out.packet_valid {
                     at.push(cycle);
                 }
@@ -751,20 +756,9 @@ fn longest_messages() {
                 expected.extend(messages.iter().find(inside).map(|m| expect(m, &grant)));
             }
             let mut payloads: VecDeque<u64> = expected.iter().map(|e| e.1).collect();
-            let mut inputs = segment::In {
-                packet_ready: true,
-                payload_req_ready: true,
-                ..segment::In::default()
-            };
             let mut idle = 0;
             while idle < 50 {
-                (inputs.launch, inputs.launch_valid) = launches.show(&mut rng);
-                if launches.items.is_empty() {
-                    (inputs.grant, inputs.grant_valid) = grants.show(&mut rng);
-                }
-                let out = bench.cycle(&inputs);
-                launches.taken(out.launch_ready);
-                grants.taken(out.grant_ready);
+                let out = step(&mut bench, &mut rng, &mut launches, &mut grants);
                 if out.packet_valid {
                     assert_eq!(out.packet, expected.pop_front().unwrap().0);
                 }
@@ -779,6 +773,7 @@ fn longest_messages() {
             }
             assert!(expected.is_empty() && payloads.is_empty());
             // Empty the ring.
+            let mut inputs = all_taken();
             inputs.cfg.op = (Opcode::CreateQp as u64).to_bits();
             inputs.cfg_valid = true;
             while !bench.cycle(&inputs).cfg_done {}

@@ -192,33 +192,31 @@ impl Plan {
     /// The scenario of a seed with READs in place of some of its WRITEs.
     pub fn reading(seed: u64) -> Plan {
         let mut plan = Plan::new(seed);
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(1);
-        for flow in &mut plan.flows {
-            let share = *[0.2, 0.5, 1.0].choose(&mut rng).expect("not empty");
-            let next = &mut plan.target_bytes[flow.from];
-            for i in 0..flow.messages.len() {
-                let overwritten = flow.messages.get(i + 1).is_some_and(|m| m.overwrites);
-                let message = &mut flow.messages[i];
-                let fixed = overwritten || message.overwrites || message.imm.is_some();
-                if !fixed && rng.random_bool(share) {
-                    message.reads = true;
-                    message.target = *next;
-                    *next += message.length + rng.random_range(1..=16);
-                }
-            }
-        }
+        plan.replace(1, |_, _| ());
         plan
     }
 
     /// The scenario of a seed with READs in place of some of its WRITEs, and ATOMICs in place of some of both.
     pub fn adding(seed: u64) -> Plan {
         let mut plan = Plan::reading(seed);
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(2);
-        for flow in &mut plan.flows {
+        plan.replace(2, |rng, message| {
+            message.adds = Some(Add {
+                counter: rng.random_range(0..COUNTERS),
+                value: rng.random::<u64>() | 1,
+            });
+            message.length = ATOMIC_BYTES;
+        });
+        plan
+    }
+
+    /// Makes some of the messages that others do not depend on fetch what they move, each to a place of its own, and changes
+    /// them further. `stream` is that of the random numbers.
+    fn replace(&mut self, stream: u64, change: impl Fn(&mut ChaCha8Rng, &mut Message)) {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(stream);
+        for flow in &mut self.flows {
             let share = *[0.2, 0.5, 1.0].choose(&mut rng).expect("not empty");
-            let next = &mut plan.target_bytes[flow.from];
+            let next = &mut self.target_bytes[flow.from];
             for i in 0..flow.messages.len() {
                 let overwritten = flow.messages.get(i + 1).is_some_and(|m| m.overwrites);
                 let message = &mut flow.messages[i];
@@ -226,15 +224,11 @@ impl Plan {
                 if fixed || !rng.random_bool(share) {
                     continue;
                 }
-                message.adds = Some(Add {
-                    counter: rng.random_range(0..COUNTERS),
-                    value: rng.random::<u64>() | 1,
-                });
-                (message.reads, message.length, message.target) = (true, ATOMIC_BYTES, *next);
-                *next += ATOMIC_BYTES + rng.random_range(1..=16);
+                change(&mut rng, message);
+                (message.reads, message.target) = (true, *next);
+                *next += message.length + rng.random_range(1..=16);
             }
         }
-        plan
     }
 
     /// A queue pair that makes no progress for its retry horizon gives up. All must be complete one horizon after the

@@ -7,24 +7,15 @@ mod refusal;
 mod values;
 
 use anyhow::Result;
-use mprdma_host::verbs::{Mr, SendFlags, SendWr};
-use mprdma_sim::time::Ps;
+use mprdma_host::verbs::{Mr, SendWr};
 use mprdma_spec::params::ATOMIC_BYTES;
-use mprdma_spec::status::WcStatus;
-use mprdma_tests::eye::Eye;
-use mprdma_tests::rig::{add_request, swap_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::outcomes::Outcome;
+use mprdma_tests::rig::{add_request, further, swap_request, Pair, PairAttr, Rig};
 
 /// What memory holds that nobody has written to.
 const UNTOUCHED: u64 = 0xeeee_eeee_eeee_eeee;
-/// Longest wait for completions.
-const LIMIT: Ps = 20_000 * US;
 /// Words that a side works on, and places for answers.
 const WORDS: usize = 256;
-
-/// Four paths of different length that lose and overtake.
-const ROUGH: &str = "name = \"rough\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = 4\n\
-     card_rate_gbps = 100.0\nspine_rate_gbps = 25.0\ndelay_ns = 500\nqueue_packets = 256\nqueue_bytes = 1_048_576\n\
-     [[link]]\nfrom = \"leaf*\"\nto = \"spine*\"\nboth = true\nloss = 0.01\nreorder = 0.1\nreorder_ns = 5000\n";
 
 /// 8-byte words in a card's memory, the first so many bytes into a page.
 struct Words(Mr);
@@ -98,33 +89,16 @@ impl Bench {
     }
 
     /// Posts on card 0, and waits for as many completions.
-    fn done(&self, requests: &[SendWr]) -> Result<Vec<(u64, WcStatus)>> {
-        self.pair.tx.post_send(requests)?;
-        self.outcomes(requests.len())
+    fn done(&self, requests: &[SendWr]) -> Result<Vec<Outcome>> {
+        self.rig.done(&self.pair, requests)
     }
 
-    fn outcomes(&self, count: usize) -> Result<Vec<(u64, WcStatus)>> {
-        let found = self.rig.completions(0, count, LIMIT)?;
-        Ok(found.iter().map(|wc| (wc.wr_id, wc.status)).collect())
+    fn outcomes(&self, count: usize) -> Result<Vec<Outcome>> {
+        self.rig.outcomes(0, count)
     }
 }
 
 /// `request` with its local and its remote address so many words further.
 fn at(request: SendWr, local: usize, remote: usize) -> SendWr {
-    SendWr {
-        addr: request.addr + (local * ATOMIC_BYTES) as u64,
-        remote_addr: request.remote_addr + (remote * ATOMIC_BYTES) as u64,
-        ..request
-    }
-}
-
-fn flagged(request: SendWr, change: impl FnOnce(&mut SendFlags)) -> SendWr {
-    let mut request = request;
-    change(&mut request.flags);
-    request
-}
-
-/// So many completions, in posting order, all good.
-fn good(count: u64) -> Vec<(u64, WcStatus)> {
-    (0..count).map(|i| (i, WcStatus::Success)).collect()
+    further(request, local * ATOMIC_BYTES, remote * ATOMIC_BYTES)
 }

@@ -1,62 +1,34 @@
 //! Each ATOMIC is done exactly once, whatever the network does.
 
-use super::{at, Words, LIMIT};
-use anyhow::{ensure, Context as _, Result};
-use mprdma_host::verbs::{MultiPath, RtsAttr, SendWr};
+use super::{at, Words};
+use anyhow::{ensure, Result};
+use mprdma_host::verbs::SendWr;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
-use mprdma_spec::wire::Psn;
-use mprdma_tests::lose::{Lose, Loss};
+use mprdma_tests::in_turn::InTurn;
+use mprdma_tests::outcomes::good;
 use mprdma_tests::rig::{
     add_request, count, read_request, swap_request, write_request, PairAttr, Rig, US,
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// What is lost of one packet: transmissions of it, ACKs that answer it, each counted from 1.
-const CASES: [(&str, &[u32], &[u32]); 5] = [
-    ("the packet", &[1], &[]),
-    ("the packet and its retransmission", &[1, 2], &[]),
-    ("its ACK", &[], &[1]),
-    ("its first two ACKs", &[], &[1, 2]),
-    ("the packet and the ACK of its retransmission", &[1], &[1]),
-];
-
 /// The request of an ATOMIC is lost, its answer, the ACKs of both, and the retransmissions.
 #[test]
 fn section_7_atomic_every_kind_of_packet_lost_in_turn() -> Result<()> {
-    println!("seed 110");
-    let rig = Rig::start("small", 110)?;
-    let lose = Lose::default();
-    rig.sim.set_tap(Box::new(lose.clone()));
     let attr = PairAttr {
         psn: 0xff_fffb,
-        rts: RtsAttr {
-            timeout: 1,
-            multi_path: MultiPath {
-                initial_window: 16,
-                ..MultiPath::default()
-            },
-            ..RtsAttr::new(0)
-        },
         ..PairAttr::default()
     };
-    let pair = rig.pair(0, 1, &attr)?;
-    let (here, there) = (Words::new(&rig, 0, 3)?, Words::new(&rig, 1, 0)?);
+    let mut in_turn = InTurn::start(110, &attr)?;
+    let here = Words::new(&in_turn.rig, 0, 3)?;
+    let there = Words::new(&in_turn.rig, 1, 0)?;
     there.set(0, 0)?;
-    let mut psns = [attr.first_psn(false), attr.first_psn(true)].map(Psn::new);
     let mut value = 0;
     for count in [1, 5] {
         for swaps in [false, true] {
-            for (from, position) in [(0, 0), (1, 0), (0, count - 1), (1, count - 1)] {
-                for (name, data, acks) in CASES {
-                    let what = format!("{count} ATOMICs, {name} of card {from}'s {position}");
-                    lose.set(Loss {
-                        from,
-                        psn: psns[from].add(position as u32).value(),
-                        data: data.to_vec(),
-                        acks: acks.to_vec(),
-                    });
+            for place in [(0, 0), (1, 0), (0, count - 1), (1, count - 1)] {
+                in_turn.each([count; 2], place, |rig, pair| {
                     let request = |i: u64| match swaps {
                         false => add_request(i, &here.0, &there.0, 1),
                         true => swap_request(i, &here.0, &there.0, value + i, value + i + 1),
@@ -64,29 +36,24 @@ fn section_7_atomic_every_kind_of_packet_lost_in_turn() -> Result<()> {
                     let requests: Vec<_> = (0..count as u64)
                         .map(|i| at(request(i), i as usize, 0))
                         .collect();
-                    pair.tx.post_send(&requests)?;
-                    let found = rig.completions(0, count, LIMIT).context(what.clone())?;
-                    for (i, wc) in found.iter().enumerate() {
-                        ensure!(
-                            (wc.wr_id, wc.status) == (i as u64, WcStatus::Success),
-                            "{what}: {wc:?}"
-                        );
-                        ensure!(here.get(i)? == value + i as u64, "{what}: wrong answer {i}");
+                    let found = rig.done(pair, &requests)?;
+                    ensure!(found == good(count as u64), "swaps {swaps}: {found:?}");
+                    for i in 0..count {
+                        ensure!(here.get(i)? == value + i as u64, "wrong answer {i}");
                     }
                     // What is repeated late is done already.
                     rig.sim.run(100 * US);
                     value += count as u64;
-                    ensure!(there.get(0)? == value, "{what}: not done once");
-                    let (lost, _) = lose.lost();
-                    ensure!(lost as usize == data.len(), "{what}: lost {lost} packets");
-                    psns = psns.map(|psn| psn.add(count as u32));
-                }
+                    ensure!(there.get(0)? == value, "not done once");
+                    Ok(())
+                })?;
             }
         }
     }
     here.check_untouched(5)?;
     there.check_untouched(1)?;
-    ensure!(rig.sides[0].cq.poll(1)?.is_empty(), "one too many");
+    let side = &in_turn.rig.sides[0];
+    ensure!(side.cq.poll(1)?.is_empty(), "one too many");
     Ok(())
 }
 

@@ -1,11 +1,13 @@
 //! What an ATOMIC waits for, and what waits for an ATOMIC.
 
-use super::{at, flagged, good, Bench, Eye, ROUGH};
+use super::{at, Bench};
 use anyhow::Result;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WcOpcode;
 use mprdma_spec::wire::bth::opcode;
-use mprdma_tests::rig::{both, read_request, write_request, PairAttr, US};
+use mprdma_tests::eye::Eye;
+use mprdma_tests::outcomes::{good, LIMIT};
+use mprdma_tests::rig::{both, flagged, read_request, write_request, PairAttr, ROUGH, US};
 
 fn attr() -> PairAttr {
     PairAttr {
@@ -73,7 +75,7 @@ fn section_7_atomic_completes_before_what_is_behind_it() -> Result<()> {
     assert_eq!(bench.outcomes(1)?, good(1));
     assert!(bench.rig.sides[0].cq.poll(1)?.is_empty());
     *eye.state() = true;
-    let found = bench.rig.completions(0, 4, super::LIMIT)?;
+    let found = bench.rig.completions(0, 4, LIMIT)?;
     let kinds: Vec<_> = found.iter().map(|wc| (wc.wr_id, wc.opcode)).collect();
     let expected = [
         (1, WcOpcode::FetchAdd),

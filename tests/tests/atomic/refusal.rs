@@ -1,10 +1,9 @@
 //! ATOMICs that are refused, on either side, and queue pairs that end in the middle of one.
 
 use super::forge::{Change, Forge};
-use super::{good, Bench, Eye, Words, LIMIT, UNTOUCHED, WORDS};
+use super::{Bench, Words, UNTOUCHED, WORDS};
 use anyhow::Result;
-use mprdma_host::memory::{Memory, PageSize};
-use mprdma_host::verbs::{Access, AsyncEvent, ContextAttr, Mr, RtsAttr, SendWr};
+use mprdma_host::verbs::{Access, ContextAttr, RtsAttr, SendWr};
 use mprdma_sim::inproc::InProcess;
 use mprdma_sim::world::Options;
 use mprdma_spec::command::QpState;
@@ -13,11 +12,16 @@ use mprdma_spec::descriptor::sq_wqe;
 use mprdma_spec::params::ATOMIC_BYTES;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
-use mprdma_tests::rig::{
-    add_request, count, cut_short_by, engine, scenario, PairAttr, Rig, Side, US,
-};
+use mprdma_tests::eye::Eye;
+use mprdma_tests::failure::{check_events, unmap_under_load};
+use mprdma_tests::not_ready::waits_until_its_peer_may_send;
+use mprdma_tests::outcomes::{cut_short_by, good, LIMIT};
+use mprdma_tests::rig::{add_request, count, engine, scenario, PairAttr, Rig, Side, US};
+use mprdma_tests::wrong_keys::WrongKeys;
 use std::sync::Arc;
 
+/// Bytes of the words of a side.
+const BYTES: u64 = (WORDS * ATOMIC_BYTES) as u64;
 const FLUSHED: WcStatus = WcStatus::WorkRequestFlushed;
 
 impl Bench {
@@ -48,24 +52,7 @@ impl Bench {
         assert_eq!(self.there.first(2)?, [6, 32]);
         self.there.check_untouched(2)?;
         assert_eq!(self.here.first(3)?, [5, UNTOUCHED, UNTOUCHED]);
-        let fatal = AsyncEvent::QpFatal {
-            qpn,
-            status: Some(status),
-        };
-        assert_eq!(self.rig.sides[0].context.poll_events()?, [fatal]);
-        let remote = [WcStatus::RemoteAccessError, WcStatus::RemoteInvalidRequest];
-        let blamed = AsyncEvent::QpAccess {
-            qpn: self.pair.rx.qp_num(),
-        };
-        let events = self.rig.sides[1].context.poll_events()?;
-        assert_eq!(
-            events,
-            if remote.contains(&status) {
-                vec![blamed]
-            } else {
-                vec![]
-            }
-        );
+        check_events(&self.rig, &self.pair, status)?;
         self.goes_on()
     }
 
@@ -83,72 +70,26 @@ impl Bench {
 
 #[test]
 fn section_7_atomic_local_keys() -> Result<()> {
-    for case in 0..4 {
-        let bench = Bench::new("direct", 120 + case, &PairAttr::default())?;
-        let good = bench.add(1, 0, 1);
-        let memory = Arc::new(Memory::allocate(64, PageSize::Small)?);
-        let side = &bench.rig.sides[0];
-        let other_domain = side.context.alloc_pd()?;
-        let foreign = other_domain.register(&memory, 0, 64, Access::LOCAL_WRITE)?;
-        let constant = side.pd.register(&memory, 0, 64, Access::NONE)?;
-        let into = |region: &Mr| SendWr {
-            lkey: region.lkey(),
-            addr: region.addr(),
-            ..good
-        };
-        let end = bench.here.0.addr() + (WORDS * ATOMIC_BYTES) as u64;
-        let bad = match case {
-            0 => SendWr {
-                lkey: 0x7f00,
-                ..good
-            },
-            1 => SendWr {
-                addr: end - 7,
-                ..good
-            },
-            2 => into(&foreign),
-            _ => into(&constant),
-        };
-        bench.refuses(bad, WcStatus::LocalProtectionError)?;
+    for case in 0..WrongKeys::CASES {
+        let bench = Bench::new("direct", 120 + case as u64, &PairAttr::default())?;
+        let start = bench.here.0.addr();
+        let outside = [start + BYTES - 7, start - 1];
+        let wrong = WrongKeys::local(&bench.rig.sides[0], bench.add(1, 0, 1), outside)?;
+        bench.refuses(wrong.requests[case], WcStatus::LocalProtectionError)?;
     }
     Ok(())
 }
 
 #[test]
 fn section_7_atomic_remote_keys_bounds_rights_and_domains() -> Result<()> {
-    for case in 0..5 {
-        let bench = Bench::new("direct", 130 + case, &PairAttr::default())?;
-        let good = bench.add(1, 0, 1);
-        let memory = Arc::new(Memory::allocate(64, PageSize::Small)?);
-        let side = &bench.rig.sides[1];
+    for case in 0..WrongKeys::CASES {
+        let bench = Bench::new("direct", 130 + case as u64, &PairAttr::default())?;
+        let start = bench.there.0.addr();
+        let outside = [start + BYTES, start - 8];
         let others = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
-        let all = others | Access::REMOTE_ATOMIC;
-        let other_domain = side.context.alloc_pd()?;
-        let foreign = other_domain.register(&memory, 0, 64, all)?;
-        let no_right = side.pd.register(&memory, 0, 64, others)?;
-        let at = |region: &Mr| SendWr {
-            rkey: region.rkey(),
-            remote_addr: region.addr(),
-            ..good
-        };
-        let end = bench.there.0.addr() + (WORDS * ATOMIC_BYTES) as u64;
-        let bad = match case {
-            0 => SendWr {
-                rkey: 0x7f00,
-                ..good
-            },
-            1 => SendWr {
-                remote_addr: end,
-                ..good
-            },
-            2 => SendWr {
-                remote_addr: bench.there.0.addr() - 8,
-                ..good
-            },
-            3 => at(&foreign),
-            _ => at(&no_right),
-        };
-        bench.refuses(bad, WcStatus::RemoteAccessError)?;
+        let rights = [others, Access::REMOTE_ATOMIC];
+        let wrong = WrongKeys::remote(&bench.rig.sides[1], bench.add(1, 0, 1), outside, rights)?;
+        bench.refuses(wrong.requests[case], WcStatus::RemoteAccessError)?;
     }
     Ok(())
 }
@@ -291,14 +232,7 @@ fn section_7_atomic_on_memory_that_is_unmapped() -> Result<()> {
         .collect();
     bench.pair.tx.post_send(&adds)?;
     bench.rig.sim.run(4 * US);
-    drop(doomed);
-    bench.rig.sim.run(50 * US);
-    assert!(count(&bench.rig.sides[1].context, Counter::DmaReadErrors)? > 0);
-    let fatal = AsyncEvent::QpFatal {
-        qpn: bench.pair.rx.qp_num(),
-        status: Some(WcStatus::FatalError),
-    };
-    assert_eq!(bench.rig.sides[1].context.poll_events()?, [fatal]);
+    unmap_under_load(&bench.rig, &bench.pair, doomed)?;
     bench.pair.tx.modify_to_error()?;
     let found = bench.rig.completions(0, 16, LIMIT)?;
     let done = cut_short_by(FLUSHED, &found);
@@ -318,17 +252,12 @@ fn section_7_atomic_on_memory_that_is_unmapped() -> Result<()> {
 fn section_7_atomic_waits_until_its_peer_may_send() -> Result<()> {
     let attr = PairAttr::default();
     let bench = Bench::new("direct", 163, &attr)?;
-    // The peer once more, up to RTR.
-    bench.pair.rx.modify_to_reset()?;
-    Rig::receive(&bench.pair, &attr, true)?;
     bench.there.set(0, 9)?;
-    bench.pair.tx.post_send(&[bench.add(0, 0, 1)])?;
-    bench.rig.sim.run(100 * US);
-    assert!(bench.rig.sides[0].cq.poll(1)?.is_empty());
-    assert_eq!(bench.there.get(0)?, 9);
-    assert!(count(&bench.rig.sides[1].context, Counter::RxRnrNaks)? > 0);
-    Rig::send(&bench.pair, &attr, true)?;
-    assert_eq!(bench.outcomes(1)?, good(1));
+    let add = bench.add(0, 0, 1);
+    waits_until_its_peer_may_send(&bench.rig, &bench.pair, &attr, add, || {
+        assert_eq!(bench.there.get(0)?, 9);
+        Ok(())
+    })?;
     assert_eq!((bench.here.get(0)?, bench.there.get(0)?), (9, 10));
     Ok(())
 }

@@ -1,14 +1,16 @@
 //! What ATOMICs do to memory, and what they bring.
 
-use super::{good, Bench, Eye, Words, LIMIT, UNTOUCHED};
+use super::{Bench, Words, UNTOUCHED};
 use anyhow::{ensure, Result};
 use mprdma_host::verbs::{Vlan, MAX_RD_ATOMIC};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WcOpcode;
 use mprdma_spec::status::WcStatus;
-use mprdma_spec::wire::bth::opcode;
-use mprdma_tests::rig::{add_request, both, count, read_request, write_request, PairAttr, Rig, US};
-use std::collections::HashSet;
+use mprdma_tests::open::Open;
+use mprdma_tests::outcomes::{good, LIMIT};
+use mprdma_tests::rig::{
+    add_request, both, count, flagged, read_request, write_request, PairAttr, Rig, US,
+};
 
 const TOP: u64 = 1 << 63;
 
@@ -121,9 +123,7 @@ fn section_7_atomic_from_both_sides() -> Result<()> {
         qp.post_send(&adds)?;
     }
     for card in 0..2 {
-        for (i, wc) in rig.completions(card, 64, LIMIT)?.iter().enumerate() {
-            assert_eq!((wc.wr_id, wc.status), (i as u64, WcStatus::Success));
-        }
+        assert_eq!(rig.outcomes(card, 64)?, good(64));
     }
     rig.sim.run(50 * US);
     for card in 0..2 {
@@ -137,39 +137,11 @@ fn section_7_atomic_from_both_sides() -> Result<()> {
     Ok(())
 }
 
-/// What card 0 has requested for the first time and what had come back by then.
-#[derive(Default)]
-struct Open {
-    requested: HashSet<u32>,
-    ended: HashSet<u32>,
-    most: usize,
-}
-
 /// READs and ATOMICs share the slots: the 17th request waits.
 #[test]
 fn section_7_atomic_and_read_have_sixteen_open_together() -> Result<()> {
     let bench = Bench::new("direct", 95, &PairAttr::default())?;
-    let eye = Eye::<Open>::open_both(
-        &bench.rig,
-        |open, card, frame| {
-            let requests = [
-                opcode::MP_READ_REQUEST,
-                opcode::MP_FETCH_ADD,
-                opcode::MP_COMPARE_SWAP,
-            ];
-            if card == 0 && requests.contains(&frame.bth.opcode) {
-                open.requested.insert(frame.bth.psn.value());
-                open.most = open.most.max(open.requested.len() - open.ended.len());
-            }
-            false
-        },
-        |open, card, frame| {
-            let last = [opcode::MP_READ_RESPONSE_ONLY, opcode::MP_ATOMIC_ACK];
-            if card == 0 && last.contains(&frame.bth.opcode) {
-                open.ended.insert(frame.bth.psn.value());
-            }
-        },
-    );
+    let eye = Open::watch(&bench.rig);
     bench.there.set(0, 0)?;
     let requests: Vec<_> = (0..60)
         .map(|i| match i % 3 {
@@ -188,7 +160,7 @@ fn section_7_atomic_and_read_have_sixteen_open_together() -> Result<()> {
         assert!((i + 1..=20).contains(&found[2]), "{found:?}");
     }
     let open = eye.state();
-    assert_eq!((open.requested.len(), open.ended.len()), (60, 60));
+    assert_eq!(open.total(), (60, 60));
     assert_eq!(open.most, MAX_RD_ATOMIC, "open at a time");
     Ok(())
 }
@@ -203,7 +175,7 @@ fn section_7_atomic_unsignaled() -> Result<()> {
                 0 => bench.add(i, 0, 1),
                 _ => write_request(i, &bench.here.0, &bench.there.0, 0),
             };
-            super::flagged(request, |flags| flags.signaled = i == 39)
+            flagged(request, |flags| flags.signaled = i == 39)
         })
         .collect();
     bench.pair.tx.post_send(&requests)?;

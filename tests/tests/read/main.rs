@@ -8,18 +8,14 @@ mod transfer;
 
 use anyhow::{ensure, Result};
 use mprdma_host::memory::{Memory, PageSize};
-use mprdma_host::verbs::{Mr, SendFlags, SendWr, Wc};
-use mprdma_sim::time::Ps;
+use mprdma_host::verbs::{Mr, SendWr, Wc};
 use mprdma_spec::descriptor::WcOpcode;
-use mprdma_spec::status::WcStatus;
-use mprdma_tests::eye::Eye;
-use mprdma_tests::rig::{pattern, read_request, write_request, Pair, PairAttr, Rig, US};
+use mprdma_tests::outcomes::Outcome;
+use mprdma_tests::rig::{further, pattern, read_request, write_request, Pair, PairAttr, Rig};
 use std::sync::Arc;
 
 /// What memory holds that nobody has written to.
 const UNTOUCHED: u8 = 0xee;
-/// Longest wait for completions.
-const LIMIT: Ps = 20_000 * US;
 
 /// Memory of a card, registered whole, with what it must hold.
 struct Area {
@@ -86,52 +82,24 @@ impl Bench {
 
     /// A READ of `length` bytes at `from` of the area there to `to` of the area here.
     fn read(&self, wr_id: u64, to: usize, from: usize, length: usize) -> SendWr {
-        at(
-            read_request(wr_id, &self.here.mr, &self.there.mr, length),
-            to,
-            from,
-        )
+        let read = read_request(wr_id, &self.here.mr, &self.there.mr, length);
+        further(read, to, from)
     }
 
     /// A WRITE of `length` bytes at `from` of the area here to `to` of the area there.
     fn write(&self, wr_id: u64, from: usize, to: usize, length: usize) -> SendWr {
-        at(
-            write_request(wr_id, &self.here.mr, &self.there.mr, length),
-            from,
-            to,
-        )
+        let write = write_request(wr_id, &self.here.mr, &self.there.mr, length);
+        further(write, from, to)
     }
 
     /// Posts on card 0, and waits for as many completions.
-    fn done(&self, requests: &[SendWr]) -> Result<Vec<(u64, WcStatus)>> {
-        self.pair.tx.post_send(requests)?;
-        self.outcomes(requests.len())
+    fn done(&self, requests: &[SendWr]) -> Result<Vec<Outcome>> {
+        self.rig.done(&self.pair, requests)
     }
 
-    fn outcomes(&self, count: usize) -> Result<Vec<(u64, WcStatus)>> {
-        let found = self.rig.completions(0, count, LIMIT)?;
-        Ok(found.iter().map(|wc| (wc.wr_id, wc.status)).collect())
+    fn outcomes(&self, count: usize) -> Result<Vec<Outcome>> {
+        self.rig.outcomes(0, count)
     }
-}
-
-/// `request` with its local and its remote address so many bytes further.
-fn at(request: SendWr, local: usize, remote: usize) -> SendWr {
-    SendWr {
-        addr: request.addr + local as u64,
-        remote_addr: request.remote_addr + remote as u64,
-        ..request
-    }
-}
-
-fn flagged(request: SendWr, change: impl FnOnce(&mut SendFlags)) -> SendWr {
-    let mut request = request;
-    change(&mut request.flags);
-    request
-}
-
-/// So many completions, in posting order, all good.
-fn good(count: u64) -> Vec<(u64, WcStatus)> {
-    (0..count).map(|i| (i, WcStatus::Success)).collect()
 }
 
 fn is_read(wc: &Wc) -> bool {

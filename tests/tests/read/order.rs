@@ -1,18 +1,15 @@
 //! What a READ waits for, and what waits for a READ.
 
-use super::{flagged, good, is_read, Bench, Eye, UNTOUCHED};
+use super::{is_read, Bench, UNTOUCHED};
 use anyhow::Result;
 use mprdma_host::verbs::{MultiPath, RtsAttr};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::mpeth;
-use mprdma_tests::rig::{both, count, pattern, PairAttr, US};
-
-/// Four paths of different length that lose and overtake.
-const ROUGH: &str = "name = \"rough\"\n[network]\nkind = \"leaf-spine\"\ncards = 2\nleaves = 2\nspines = 4\n\
-     card_rate_gbps = 100.0\nspine_rate_gbps = 25.0\ndelay_ns = 500\nqueue_packets = 256\nqueue_bytes = 1_048_576\n\
-     [[link]]\nfrom = \"leaf*\"\nto = \"spine*\"\nboth = true\nloss = 0.01\nreorder = 0.1\nreorder_ns = 5000\n";
+use mprdma_tests::eye::Eye;
+use mprdma_tests::outcomes::{good, LIMIT};
+use mprdma_tests::rig::{both, count, flagged, pattern, PairAttr, ROUGH, US};
 
 fn attr() -> PairAttr {
     PairAttr {
@@ -65,7 +62,7 @@ fn section_7_a_write_behind_a_read_completes_after_it() -> Result<()> {
     bench.rig.sim.run(30 * US);
     assert_eq!(bench.there.bytes(LONG, 200)?, [0x11; 200]);
     assert!(bench.rig.sides[0].cq.poll(1)?.is_empty());
-    let found = bench.rig.completions(0, 3, super::LIMIT)?;
+    let found = bench.rig.completions(0, 3, LIMIT)?;
     let ids: Vec<_> = found.iter().map(|wc| (wc.wr_id, wc.status)).collect();
     let expected = [0, 1, 3].map(|wr_id| (wr_id, WcStatus::Success));
     assert_eq!(ids, expected);

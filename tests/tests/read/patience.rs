@@ -2,7 +2,7 @@
 //! queue pairs do, and not much longer than 2 ms when it does not.
 
 use super::refusal::{long_reads, SIZE};
-use super::{good, Bench};
+use super::Bench;
 use anyhow::Result;
 use mprdma_host::verbs::{MultiPath, RtsAttr};
 use mprdma_spec::command::QpState;
@@ -10,7 +10,8 @@ use mprdma_spec::status::WcStatus;
 use mprdma_spec::wire::bth::opcode;
 use mprdma_spec::wire::frame::Frame;
 use mprdma_tests::eye::Eye;
-use mprdma_tests::rig::{cut_short_by, PairAttr, US};
+use mprdma_tests::outcomes::{cut_short_by, good};
+use mprdma_tests::rig::{PairAttr, US};
 
 /// Two looks at a queue pair that only waits are so far apart at most; it asks between one and two of them.
 const LOOK: u64 = 1049 * US;

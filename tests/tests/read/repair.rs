@@ -1,88 +1,51 @@
 //! READs over a network that loses, doubles and overtakes: every kind of packet, and everything at once.
 
-use super::{at, good, Area, Bench, LIMIT};
-use anyhow::{ensure, Context as _, Result};
-use mprdma_host::verbs::{MultiPath, RtsAttr};
+use super::{Area, Bench};
+use anyhow::{ensure, Result};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
-use mprdma_spec::wire::Psn;
-use mprdma_tests::lose::{Lose, Loss};
-use mprdma_tests::rig::{both, count, read_request, write_request, PairAttr, Rig, US};
+use mprdma_tests::in_turn::InTurn;
+use mprdma_tests::outcomes::good;
+use mprdma_tests::rig::{both, count, further, read_request, write_request, PairAttr, Rig, US};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 const MTU: usize = 256;
 
-/// What is lost of one packet: transmissions of it, ACKs that answer it, each counted from 1.
-const CASES: [(&str, &[u32], &[u32]); 4] = [
-    ("the packet", &[1], &[]),
-    ("the packet and its retransmission", &[1, 2], &[]),
-    ("its ACK", &[], &[1]),
-    ("the packet and the ACK of its retransmission", &[1], &[1]),
-];
-
 /// The request of a READ is lost, and the first, a middle, the last and the only packet of its answer, and the ACKs of each
 /// and the retransmissions.
 #[test]
 fn section_7_every_kind_of_packet_lost_in_turn() -> Result<()> {
-    println!("seed 70");
-    let rig = Rig::start("small", 70)?;
-    let lose = Lose::default();
-    rig.sim.set_tap(Box::new(lose.clone()));
     let attr = PairAttr {
         mtu: MTU as u32,
         psn: 0xff_fff0,
-        rts: RtsAttr {
-            timeout: 1,
-            multi_path: MultiPath {
-                initial_window: 16,
-                ..MultiPath::default()
-            },
-            ..RtsAttr::new(0)
-        },
         ..PairAttr::default()
     };
-    let pair = rig.pair(0, 1, &attr)?;
-    let there = Area::new(&rig, 1, 5, 70 * MTU, Some(70))?;
-    let mut here = Area::new(&rig, 0, 3, 80 * MTU, None)?;
-    let mut psns = [attr.first_psn(false), attr.first_psn(true)].map(Psn::new);
+    let mut in_turn = InTurn::start(70, &attr)?;
+    let there = Area::new(&in_turn.rig, 1, 5, 70 * MTU, Some(70))?;
+    let mut here = Area::new(&in_turn.rig, 0, 3, 80 * MTU, None)?;
     let mut wr_id = 0;
     for packets in [1, 2, 3, 17, 70] {
         let mut places = vec![(0, 0), (1, 0), (1, packets / 2), (1, packets - 1)];
         places.dedup();
-        for (from, position) in places {
-            for (name, data, acks) in CASES {
-                let what = format!("{packets} packets, {name} of card {from}'s packet {position}");
-                lose.set(Loss {
-                    from,
-                    psn: psns[from].add(position as u32).value(),
-                    data: data.to_vec(),
-                    acks: acks.to_vec(),
-                });
-                let length = packets * MTU - wr_id as usize % 5;
-                let (to, source) = (wr_id as usize % 9 * 64, wr_id as usize % 5);
+        for place in places {
+            in_turn.each([1, packets], place, |rig, pair| {
+                let length = packets * MTU - wr_id as usize % 7;
+                let (to, source) = (wr_id as usize % 9 * 64, wr_id as usize % 7);
                 let read = read_request(wr_id, &here.mr, &there.mr, length);
-                pair.tx.post_send(&[at(read, to, source)])?;
-                let wc = rig
-                    .completions(0, 1, LIMIT)
-                    .context(what.clone())?
-                    .remove(0);
-                ensure!(
-                    (wc.wr_id, wc.status) == (wr_id, WcStatus::Success),
-                    "{what}: {wc:?}"
-                );
+                let found = rig.done(pair, &[further(read, to, source)])?;
+                ensure!(found == [(wr_id, WcStatus::Success)], "{found:?}");
                 here.takes(to, &there.expected[source..source + length]);
-                here.check().context(what.clone())?;
-                let (lost, _) = lose.lost();
-                ensure!(lost as usize == data.len(), "{what}: lost {lost} packets");
-                psns = [psns[0].add(1), psns[1].add(packets as u32)];
+                here.check()?;
                 wr_id += 1;
-            }
+                Ok(())
+            })?;
         }
     }
-    rig.sim.run(100 * US);
+    in_turn.rig.sim.run(100 * US);
     here.check()?;
-    ensure!(rig.sides[0].cq.poll(1)?.is_empty(), "one too many");
+    let side = &in_turn.rig.sides[0];
+    ensure!(side.cq.poll(1)?.is_empty(), "one too many");
     Ok(())
 }
 
@@ -126,12 +89,12 @@ fn run(fault: &str, seed: u64) -> Result<Rig> {
                 true => {
                     let (to, source) = (&targets[card].mr, &sources[1 - card].mr);
                     let request = read_request(i as u64, to, source, length);
-                    (card, at(request, i * MOST, from))
+                    (card, further(request, i * MOST, from))
                 }
                 false => {
                     let (source, to) = (&sources[card].mr, &targets[1 - card].mr);
                     let request = write_request(i as u64, source, to, length);
-                    (1 - card, at(request, from, (COUNT + i) * MOST))
+                    (1 - card, further(request, from, (COUNT + i) * MOST))
                 }
             };
             request.flags.signaled = i + 1 == COUNT || rng.random_bool(0.8);

@@ -1,13 +1,13 @@
 //! What READs bring, of every size, to any address, in both directions at once.
 
-use super::{flagged, good, is_read, Area, Bench, Eye, LIMIT};
+use super::{is_read, Area, Bench};
 use anyhow::{ensure, Result};
 use mprdma_host::verbs::{Vlan, MAX_RD_ATOMIC};
 use mprdma_spec::counter::Counter;
 use mprdma_spec::status::WcStatus;
-use mprdma_spec::wire::bth::opcode;
-use mprdma_tests::rig::{both, count, read_request, PairAttr, Rig, US};
-use std::collections::HashSet;
+use mprdma_tests::open::Open;
+use mprdma_tests::outcomes::{good, LIMIT};
+use mprdma_tests::rig::{both, count, flagged, further, read_request, PairAttr, Rig, US};
 
 const MTUS: [u32; 3] = [256, 1024, 4096];
 
@@ -118,16 +118,13 @@ fn section_7_both_sides_read_from_each_other() -> Result<()> {
         let reads: Vec<_> = (0..READS)
             .map(|i| {
                 let read = read_request(i as u64, &to.mr, &from.mr, length(card, i));
-                super::at(read, i * MOST, 0)
+                further(read, i * MOST, 0)
             })
             .collect();
         qp.post_send(&reads)?;
     }
     for card in 0..2 {
-        let found = rig.completions(card, READS, LIMIT)?;
-        for (i, wc) in found.iter().enumerate() {
-            assert_eq!((wc.wr_id, wc.status), (i as u64, WcStatus::Success));
-        }
+        assert_eq!(rig.outcomes(card, READS)?, good(READS as u64));
     }
     rig.sim.run(50 * US);
     for card in 0..2 {
@@ -142,14 +139,6 @@ fn section_7_both_sides_read_from_each_other() -> Result<()> {
     Ok(())
 }
 
-/// READs on the way: requested by card 0 for the first time, and not ended by an answer's last packet.
-#[derive(Default)]
-struct Open {
-    requested: HashSet<u32>,
-    ended: HashSet<u32>,
-    most: usize,
-}
-
 #[test]
 fn section_7_no_more_than_sixteen_are_open() -> Result<()> {
     let attr = PairAttr {
@@ -157,29 +146,14 @@ fn section_7_no_more_than_sixteen_are_open() -> Result<()> {
         ..PairAttr::default()
     };
     let bench = Bench::new("direct", 7, &attr, 64 * 3000)?;
-    let eye = Eye::<Open>::open_both(
-        &bench.rig,
-        |open, card, frame| {
-            if card == 0 && frame.bth.opcode == opcode::MP_READ_REQUEST {
-                open.requested.insert(frame.bth.psn.value());
-                open.most = open.most.max(open.requested.len() - open.ended.len());
-            }
-            false
-        },
-        |open, card, frame| {
-            let last = [opcode::MP_READ_RESPONSE_LAST, opcode::MP_READ_RESPONSE_ONLY];
-            if card == 0 && last.contains(&frame.bth.opcode) {
-                open.ended.insert(frame.bth.psn.value());
-            }
-        },
-    );
+    let eye = Open::watch(&bench.rig);
     let reads: Vec<_> = (0..64)
         .map(|i| bench.read(i, 3000 * i as usize, 3000 * i as usize, 3000))
         .collect();
     assert_eq!(bench.done(&reads)?, good(64));
     assert_eq!(bench.here.bytes(0, 64 * 3000)?, bench.there.expected);
     let open = eye.state();
-    assert_eq!((open.requested.len(), open.ended.len()), (64, 64));
+    assert_eq!(open.total(), (64, 64));
     assert_eq!(open.most, MAX_RD_ATOMIC, "READs open at a time");
     Ok(())
 }
