@@ -12,9 +12,8 @@ use mprdma_spec::command::QpState;
 use mprdma_spec::counter::Counter;
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::status::WcStatus;
-use mprdma_tests::rig::{
-    count, cut_short_by, pattern, write_request, Pair, PairAttr, Rig, Side, US,
-};
+use mprdma_tests::outcomes::cut_short_by;
+use mprdma_tests::rig::{count, pattern, write_request, Pair, PairAttr, Rig, Side, US};
 use std::sync::Arc;
 
 const SIZE: usize = 64 << 10;
