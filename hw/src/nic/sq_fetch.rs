@@ -157,10 +157,10 @@ block! {
     /// are launched behind the first. A 17th READ, and a WQE flagged FENCE behind open READs, is dropped too and read
     /// again when a READ, or the last of them, is done. ATOMICs count as READs.
     ///
-    /// One queue pair is looked at every 2^`KEEPALIVE_CYCLES_LOG2` cycles, when nothing else is to do. If it is in RTS, has
-    /// READs open and nothing in the ring, and nothing was launched or ended since the last look, an empty WRITE without
-    /// work request is launched: a peer that is gone does not acknowledge it (protocol section 7 rule 9). While there is
-    /// somebody to look at, the block is `busy`.
+    /// While some have READs open, one queue pair is looked at every 2^`KEEPALIVE_CYCLES_LOG2` cycles, when nothing else is
+    /// to do, and the block is `busy`. If it is in RTS, has READs open and nothing in the ring, and nothing was launched or
+    /// ended since the last look, an empty WRITE without work request is launched: a peer that is gone does not acknowledge
+    /// it (protocol section 7 rule 9).
     ///
     /// A WQE that cannot be sent is launched without PSNs and with a status, checked in this order:
     /// `WorkRequestFlushed` (the queue pair is in ERROR; then nothing is read), `FatalError` (the read failed),
@@ -784,7 +784,11 @@ impl<const QPW: usize, const LISTW: usize> Logic for SqFetch<QPW, LISTW> {
                     self.number.next = self.list.out_data.val();
                     self.turn.d.next = false;
                     self.job.d.next = Job::Fetch;
-                } else if self.watch_due.q.val() & !self.draining.q.val() & self.room_out.val() {
+                } else if self.watch_due.q.val()
+                    & self.watchers.q.val().any()
+                    & !self.draining.q.val()
+                    & self.room_out.val()
+                {
                     self.turn.d.next = false;
                     self.watch_due.d.next = false;
                     self.watched.d.next = self.watched.q.val() + 1;
