@@ -1292,6 +1292,27 @@ impl<B: Bench<In = sq_fetch::In, Out = sq_fetch::Out>> OneQueue<B> {
         self.cycle();
     }
 
+    /// Two queue pairs beside it that have nothing to ask: one is idle, one in ERROR with a READ open.
+    fn neighbours(&mut self) {
+        self.inputs.cfg.index = 2u64.to_bits();
+        self.command(Opcode::CreateQp, QpState::Rts, 0);
+        self.inputs.cfg.index = 1u64.to_bits();
+        self.command(Opcode::CreateQp, QpState::Rts, 0);
+        self.inputs.sq_db.number = 1u64.to_bits();
+        self.inputs.retired.qpn = 1u64.to_bits();
+        self.inputs.qp_error.qpn = 1u64.to_bits();
+        self.post_any(&[(WrOpcode::RdmaRead, 0, 1)]);
+        self.retire(1);
+        self.fail();
+        assert_eq!(self.launches, [(0, 0, 1)]);
+        self.launches.clear();
+        self.posted = 0;
+        self.inputs.cfg.index = Bits::default();
+        self.inputs.sq_db.number = Bits::default();
+        self.inputs.retired.qpn = Bits::default();
+        self.inputs.qp_error.qpn = Bits::default();
+    }
+
     /// Another queue pair in place of this one.
     fn begin_again(&mut self) {
         self.command(Opcode::DestroyQp, QpState::Reset, 0);
@@ -1618,6 +1639,7 @@ const WATCH: usize = (QPS as usize) << KEEPALIVE_CYCLES_LOG2;
 fn open_reads_keep_the_peer_in_sight() {
     with_big_stack(|| {
         let mut one = one_queue();
+        one.neighbours();
         let idle = |one: &mut OneQueue<_>, rounds: usize| {
             let before = one.keepalives;
             for _ in 0..rounds * WATCH {
