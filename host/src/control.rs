@@ -42,6 +42,20 @@ pub struct Capabilities {
     pub clock_mhz: u32,
 }
 
+impl Capabilities {
+    /// Whether the card does ATOMICs.
+    ///
+    /// # Errors
+    /// [`Error::NoAtomics`]: its interface is older than they are.
+    pub const fn expect_atomics(&self) -> Result<(), Error> {
+        let card = self.version;
+        if card < csr::VERSION_ATOMIC {
+            return Err(Error::NoAtomics { card });
+        }
+        Ok(())
+    }
+}
+
 /// The registers of one card.
 #[derive(Debug)]
 pub struct Control {

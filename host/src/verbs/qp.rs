@@ -312,13 +312,14 @@ impl Qp {
     fn check_send(&self, request: &SendWr, mtu: u8) -> Result<(), Error> {
         let (bytes, addr) = (request.length, request.remote_addr);
         if request.opcode.is_atomic() {
-            let card = self.context().control().capabilities().version;
-            return match bytes == ATOMIC_BYTES {
-                _ if card < csr::VERSION_ATOMIC => Err(Error::NoAtomics { card }),
-                false => Err(Error::AtomicLength { bytes }),
-                true if addr % ATOMIC_BYTES != 0 => Err(Error::AtomicAddress { addr }),
-                true => Ok(()),
-            };
+            self.context().capabilities().expect_atomics()?;
+            if bytes != ATOMIC_BYTES {
+                return Err(Error::AtomicLength { bytes });
+            }
+            if addr % ATOMIC_BYTES != 0 {
+                return Err(Error::AtomicAddress { addr });
+            }
+            return Ok(());
         }
         let max = match request.opcode {
             WrOpcode::RdmaRead => max_read(mtu).unwrap_or(MAX_MESSAGE),

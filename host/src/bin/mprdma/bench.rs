@@ -5,8 +5,6 @@ use std::collections::HashMap;
 use anyhow::Result;
 use mprdma_host::exchange::{Endpoint, Region};
 use mprdma_host::verbs::{Access, Mr, SendFlags, SendWr};
-use mprdma_host::Error;
-use mprdma_spec::csr::VERSION_ATOMIC;
 use mprdma_spec::descriptor::WrOpcode;
 use mprdma_spec::params::{max_read, mtu_code, ATOMIC_BYTES, MAX_MESSAGE};
 use serde::{Deserialize, Serialize};
@@ -158,9 +156,8 @@ impl Job<'_> {
         let role = format!("mprdma bench {}{side}", test.service);
         let hello = hello(test.service, &args.path, args.qp)?;
         let opened = Opened::new(&args.device, &args.path, &args.setup, &role)?;
-        let card = opened.context.control().capabilities().version;
-        if test.opcode.is_atomic() && card < VERSION_ATOMIC {
-            return Err(Error::NoAtomics { card }.into());
+        if test.opcode.is_atomic() {
+            opened.context.capabilities().expect_atomics()?;
         }
         let talk = Talk::new(meet(&args.exchange, args.host.as_deref(), &hello, report)?);
         let mut session = Session::new(opened, talk, &args.path, args.qp, args.tx_depth, 1)?
