@@ -105,7 +105,7 @@ fn packets_arrive_less_than_delta_out_of_order_beside_other_traffic() -> Result<
         for rules in [Rules::Published, Rules::Extended] {
             let mut all = Tally::default();
             for seed in 1..=SEEDS {
-                let (tally, gbps) =
+                let (gbps, tally) =
                     order::measure(Engine::Model, &setting, rules, 5_000 * US, seed)?;
                 assert!(gbps > 0.3 * f64::from(setting.host_gbps), "{gbps}");
                 all.add(&tally);

@@ -6,8 +6,9 @@ use clap::{Parser, ValueEnum};
 use mprdma_host::verbs::DISTANCES;
 use mprdma_sim::time::{Ps, US};
 use mprdma_tests::figures::run::{Engine, Tally};
-use mprdma_tests::figures::setting::{tuned, Rules, A, B, C};
+use mprdma_tests::figures::setting::{tuned, Rules, Setting, A, B, C};
 use mprdma_tests::figures::{death, ecn, loss, order};
+use rayon::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -156,11 +157,12 @@ fn deaths(engine: Engine, seeds: u64) -> Result<()> {
     );
     for (both, what) in [(false, "Data alone die"), (true, "ACKs die too")] {
         println!("\n{what}:\n\n{}", death::HEAD);
-        let mut deaths = Vec::new();
-        for seed in 1..=seeds {
-            let death = death::measure(engine, &B, both, seed)?;
-            println!("{}", death::row(seed, &B, &death));
-            deaths.push(death);
+        let deaths = (1..=seeds)
+            .into_par_iter()
+            .map(|seed| death::measure(engine, &B, both, seed))
+            .collect::<Result<Vec<_>>>()?;
+        for (seed, death) in (1..).zip(&deaths) {
+            println!("{}", death::row(seed, &B, death));
         }
         println!("\n{}", death::summary(&B, &deaths));
     }
@@ -182,26 +184,48 @@ fn orders(engine: Engine, arguments: &Arguments) -> Result<()> {
         "| --- | --- | --- |{} --- | --- | --- |",
         " --- |".repeat(heads.len())
     );
-    for setting in [A, B, C] {
-        for rules in [Rules::Published, Rules::Extended] {
-            let (mut tally, mut gbps) = (Tally::default(), 0.0);
-            for seed in 1..=seeds {
-                let (one, rate) = order::measure(engine, &setting, rules, time, seed)?;
-                tally.add(&one);
-                gbps += rate / seeds as f64;
-            }
-            let counts: Vec<String> = tally.distance.iter().map(u64::to_string).collect();
-            println!(
-                "| {} | {rules:?} | {gbps:.1} | {} | {:.4} % | {} | {} |",
-                setting.name,
-                counts.join(" | "),
-                100.0 * order::near(&tally),
-                tally.out_of_window,
-                tally.prunes
-            );
-        }
+    let cases: Vec<(Setting, Rules)> = [A, B, C]
+        .into_iter()
+        .flat_map(|setting| BOTH.map(|rules| (setting, rules)))
+        .collect();
+    let measured = cases
+        .par_iter()
+        .map(|(setting, rules)| {
+            over_seeds(seeds, |seed| {
+                order::measure(engine, setting, *rules, time, seed)
+            })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    for ((setting, rules), (gbps, tally)) in cases.iter().zip(&measured) {
+        let counts: Vec<String> = tally.distance.iter().map(u64::to_string).collect();
+        println!(
+            "| {} | {rules:?} | {gbps:.1} | {} | {:.4} % | {} | {} |",
+            setting.name,
+            counts.join(" | "),
+            100.0 * order::near(tally),
+            tally.out_of_window,
+            tally.prunes
+        );
     }
     Ok(())
+}
+
+/// The rules that are compared.
+const BOTH: [Rules; 2] = [Rules::Published, Rules::Extended];
+
+/// Mean rate and the counts of all seeds, which run in parallel.
+fn over_seeds(
+    seeds: u64,
+    measure: impl Fn(u64) -> Result<(f64, Tally)> + Sync,
+) -> Result<(f64, Tally)> {
+    let runs = (1..=seeds)
+        .into_par_iter()
+        .map(measure)
+        .collect::<Result<Vec<_>>>()?;
+    let mut tally = Tally::default();
+    runs.iter().for_each(|(_, one)| tally.add(one));
+    let gbps = runs.iter().map(|(rate, _)| rate).sum::<f64>() / seeds as f64;
+    Ok((gbps, tally))
 }
 
 fn thresholds(engine: Engine, arguments: &Arguments) -> Result<()> {
@@ -216,16 +240,14 @@ fn thresholds(engine: Engine, arguments: &Arguments) -> Result<()> {
     for paths in [4, 8] {
         let setting = ecn::setting(paths);
         for threshold in ecn::THRESHOLDS {
-            let mut cells = Vec::new();
-            for rules in [Rules::Published, Rules::Extended] {
-                let (mut tally, mut gbps) = (Tally::default(), 0.0);
-                for seed in 1..=seeds {
-                    let (rate, one) = ecn::measure(engine, &setting, rules, threshold, time, seed)?;
-                    tally.add(&one);
-                    gbps += rate / seeds as f64;
-                }
-                cells.push((gbps, tally));
-            }
+            let cells = BOTH
+                .into_par_iter()
+                .map(|rules| {
+                    over_seeds(seeds, |seed| {
+                        ecn::measure(engine, &setting, rules, threshold, time, seed)
+                    })
+                })
+                .collect::<Result<Vec<_>>>()?;
             println!(
                 "| {paths} | {} | {threshold} | {:.1} | {} | {} | {:.1} | {} |",
                 32 / paths,

@@ -5,6 +5,7 @@ use super::setting::{port_by, Rules, Setting, BAD_SPINE};
 use anyhow::Result;
 use mprdma_sim::golden::{Flow, Load};
 use mprdma_sim::time::Ps;
+use rayon::prelude::*;
 use serde_json::{json, Value};
 
 /// Losses that are measured.
@@ -72,9 +73,10 @@ pub fn measure(engine: Engine, case: &Case, time: Ps, seed: u64) -> Result<Measu
     })
 }
 
-/// Goodput of a case as the mean of several seeds, and the counts of all of them.
+/// Goodput of a case as the mean of several seeds, and the counts of all of them. Seeds run in parallel.
 pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64) -> Result<Measured> {
     let all = (1..=seeds)
+        .into_par_iter()
         .map(|seed| measure(engine, case, time, seed))
         .collect::<Result<Vec<_>>>()?;
     let mean = |value: fn(&Measured) -> f64| all.iter().map(value).sum::<f64>() / seeds as f64;
@@ -183,9 +185,16 @@ pub fn rows(
             };
             mean(engine, &case, time, seeds)
         };
-        let single = one(Rules::SinglePath, seeds)?;
-        let published = one(Rules::Published, seeds.div_ceil(3))?;
-        let extended = one(Rules::Extended, seeds)?;
+        let (single, (published, extended)) = rayon::join(
+            || one(Rules::SinglePath, seeds),
+            || {
+                rayon::join(
+                    || one(Rules::Published, seeds.div_ceil(3)),
+                    || one(Rules::Extended, seeds),
+                )
+            },
+        );
+        let (single, published, extended) = (single?, published?, extended?);
         let row = Row {
             setting,
             loss,

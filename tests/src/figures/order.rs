@@ -10,7 +10,7 @@ use mprdma_sim::time::{Ps, US};
 const MESSAGE: u32 = 64;
 const PAUSE: Ps = 20 * US;
 
-/// Counts of the measured flow, from card 0 to card 1, while cards 2 and 3 on the same leaves send each other messages
+/// Goodput and counts of the measured flow, from card 0 to card 1, while cards 2 and 3 on the same leaves send each other messages
 /// of random length at random times.
 pub fn measure(
     engine: Engine,
@@ -18,7 +18,7 @@ pub fn measure(
     rules: Rules,
     time: Ps,
     seed: u64,
-) -> Result<(Tally, f64)> {
+) -> Result<(f64, Tally)> {
     let scenario = setting.scenario_with_cards(4, setting.ecn(), "")?;
     let base = rules.sender(mprdma_spec::params::VP_BASE.default as u16);
     let flow = |from, to, load| Flow {
@@ -50,7 +50,7 @@ pub fn measure(
             seed,
         },
     )?;
-    Ok((seen.tallies[0], seen.gbps(0, setting.mtu, 1, 4)))
+    Ok((seen.gbps(0, setting.mtu, 1, 4), seen.tallies[0]))
 }
 
 /// Part of the accepted packets less than delta = 32 ahead of the next in order.

@@ -339,7 +339,8 @@ fn on_cards(engine: cards::Engine, request: &Request<'_>) -> Result<Observed> {
     let options = Options {
         engine,
         seed: request.seed,
-        threads: 0,
+        // Seeds run in parallel instead.
+        threads: 1,
         pcap: None,
     };
     let rig = Rig::new(&scenario, &options)?;
