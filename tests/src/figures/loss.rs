@@ -39,6 +39,8 @@ pub struct Measured {
     pub tally: Tally,
     /// Part of the packets that took the bad spine.
     pub share: f64,
+    /// Seeds that it is a mean of.
+    pub seeds: u64,
 }
 
 /// Runs a case for `time`.
@@ -70,16 +72,31 @@ pub fn measure(engine: Engine, case: &Case, time: Ps, seed: u64) -> Result<Measu
         gbps: seen.gbps(0, case.setting.mtu, 1, 4),
         tally: seen.tallies[0],
         share: seen.share(BAD_SPINE, 0, 4),
+        seeds: 1,
     })
 }
 
-/// Goodput of a case as the mean of several seeds, and the counts of all of them. Seeds run in parallel.
-pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64) -> Result<Measured> {
-    let all = (1..=seeds)
-        .into_par_iter()
-        .map(|seed| measure(engine, case, time, seed))
-        .collect::<Result<Vec<_>>>()?;
-    let mean = |value: fn(&Measured) -> f64| all.iter().map(value).sum::<f64>() / seeds as f64;
+/// Goodput of a case as the mean of `seeds`, which run in parallel, and the counts of all of them. With `error` it takes
+/// `seeds` more until the standard error is at most that part of the goodput, or [`MOST`] times as many have run.
+pub fn mean(
+    engine: Engine,
+    case: &Case,
+    time: Ps,
+    seeds: u64,
+    error: Option<f64>,
+) -> Result<Measured> {
+    let mut all: Vec<Measured> = Vec::new();
+    for batch in 0..MOST {
+        let more = (batch * seeds + 1..=(batch + 1) * seeds)
+            .into_par_iter()
+            .map(|seed| measure(engine, case, time, seed))
+            .collect::<Result<Vec<_>>>()?;
+        all.extend(more);
+        if error.is_none_or(|error| standard_error(&all) <= error) {
+            break;
+        }
+    }
+    let mean = |value: fn(&Measured) -> f64| all.iter().map(value).sum::<f64>() / all.len() as f64;
     let mut tally = Tally::default();
     for one in &all {
         tally.add(&one.tally);
@@ -88,7 +105,19 @@ pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64) -> Result<Measure
         gbps: mean(|m| m.gbps),
         share: mean(|m| m.share),
         tally,
+        seeds: all.len() as u64,
     })
+}
+
+/// Most batches of seeds of a [`mean`].
+const MOST: u64 = 12;
+
+/// Standard error of the mean goodput, as part of it.
+fn standard_error(runs: &[Measured]) -> f64 {
+    let count = runs.len() as f64;
+    let mean = runs.iter().map(|m| m.gbps).sum::<f64>() / count;
+    let squares: f64 = runs.iter().map(|m| (m.gbps - mean).powi(2)).sum();
+    (squares / (count - 1.0) / count).sqrt() / mean
 }
 
 /// Goodput of the three ways to use a network with one loss.
@@ -147,6 +176,7 @@ impl Row {
             "mp_paper_gbps": round(self.published.gbps),
             "mp_gbps": round(self.extended.gbps),
             "loss_free_gbps": round(self.loss_free),
+            "seeds": [self.single.seeds, self.published.seeds, self.extended.seeds],
             "rto_floor_us": f64::from(self.rto_floor) * 4.096,
             "engine": engine.name(),
         })
@@ -168,13 +198,12 @@ fn wanted(setting: &Setting, loss: f64) -> (f64, f64) {
     (kept, gain)
 }
 
-/// How many times as many seeds the single path gets where a multiple of its rate is asked for: each of its losses costs it
-/// a recovery, so its rate differs by some per cent from seed to seed.
-const MORE_SINGLE: u64 = 8;
+/// Standard errors that are aimed at where something is asked: of the single path, each of whose losses costs it a recovery,
+/// so that seeds differ by some per cent, and of the extended rules.
+const ERRORS: (f64, f64) = (0.01, 0.007);
 
 /// All losses of a setting, each a mean of `seeds`, of a third of them for the published rules, of which nothing is asked,
-/// and of [`MORE_SINGLE`] times as many for a single path that others are measured by. `each` sees every row as soon as it
-/// is there.
+/// and of as many as it takes where something is asked. `each` sees every row as soon as it is there.
 pub fn rows(
     engine: Engine,
     (setting, rto_floor): (Setting, u16),
@@ -185,7 +214,7 @@ pub fn rows(
 ) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     for &loss in losses {
-        let one = |rules, seeds| {
+        let one = |rules, seeds, error| {
             let case = Case {
                 setting,
                 rules,
@@ -193,18 +222,17 @@ pub fn rows(
                 both: false,
                 rto_floor,
             };
-            mean(engine, &case, time, seeds)
+            mean(engine, &case, time, seeds, error)
         };
-        let single_seeds = match wanted(&setting, loss).1 {
-            0.0 => seeds,
-            _ => MORE_SINGLE * seeds,
-        };
+        let (kept, gain) = wanted(&setting, loss);
+        // Without loss is what the others are parts of.
+        let kept = kept > 0.0 || rows.is_empty();
         let (single, (published, extended)) = rayon::join(
-            || one(Rules::SinglePath, single_seeds),
+            || one(Rules::SinglePath, seeds, (gain > 0.0).then_some(ERRORS.0)),
             || {
                 rayon::join(
-                    || one(Rules::Published, seeds.div_ceil(3)),
-                    || one(Rules::Extended, seeds),
+                    || one(Rules::Published, seeds.div_ceil(3), None),
+                    || one(Rules::Extended, seeds, kept.then_some(ERRORS.1)),
                 )
             },
         );
@@ -226,15 +254,15 @@ pub fn rows(
 
 /// Head of the table.
 pub const HEAD: &str = "\
-| setting | loss | single path | published rules | extended | loss-free | kept | over single | share of the lossy path | resent: holes, recovery, timeout |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
+| setting | loss | single path | published rules | extended | loss-free | kept | over single | share of the lossy path | resent: holes, recovery, timeout | seeds |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |";
 
 impl std::fmt::Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [holes, recovery, timeout] = self.extended.tally.resent;
         write!(
             f,
-            "| {} | {} % | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} %{} | {:.2}{} | {:.3} | {holes}, {recovery}, {timeout} |",
+            "| {} | {} % | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} %{} | {:.2}{} | {:.3} | {holes}, {recovery}, {timeout} | {}, {}, {} |",
             self.setting.name,
             self.loss * 100.0,
             self.single.gbps,
@@ -246,6 +274,9 @@ impl std::fmt::Display for Row {
             self.gain(),
             if self.gain() < self.wanted().1 { " BELOW" } else { "" },
             self.extended.share,
+            self.single.seeds,
+            self.published.seeds,
+            self.extended.seeds,
         )
     }
 }
