@@ -33,7 +33,7 @@ struct Arguments {
     /// Floor of the retransmission timeout in the loss table, in units of 4.096 us.
     #[arg(long, default_value_t = loss::RTO_FLOOR)]
     rto_floor: u16,
-    /// Settings of the loss table.
+    /// Settings of the tables of loss and order.
     #[arg(long, default_value = "ABC")]
     settings: String,
 }
@@ -51,6 +51,13 @@ enum What {
 }
 
 impl Arguments {
+    /// The settings that are wanted.
+    fn settings(&self) -> impl Iterator<Item = Setting> + '_ {
+        [A, B, C]
+            .into_iter()
+            .filter(|setting| self.settings.contains(setting.name))
+    }
+
     /// Simulated time and seeds of a point. Cards get less of both: a millisecond of two cards takes seconds.
     fn extent(&self, engine: Engine, seeds: u64) -> (Ps, u64) {
         let (us, seeds) = match engine {
@@ -85,7 +92,6 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
     let (time, seeds) = arguments.extent(engine, 8);
     // One seed of 2 ms is good to some per cent only.
     let seeds = arguments.seeds.unwrap_or(seeds.max(4));
-    let settings = [A, B, C].into_iter();
     let file = target().join("loss.json");
     let losses = match arguments.losses.is_empty() {
         true => &loss::LOSSES[..],
@@ -96,7 +102,7 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
         time / US,
         f64::from(arguments.rto_floor) * 4.096
     );
-    for setting in settings.filter(|s| arguments.settings.contains(s.name)) {
+    for setting in arguments.settings() {
         let (setting, before) = tuned(engine, &setting)?;
         println!(
             "setting {}: round trip {before:.2} us, link delay set to {} ns",
@@ -184,8 +190,8 @@ fn orders(engine: Engine, arguments: &Arguments) -> Result<()> {
         "| --- | --- | --- |{} --- | --- | --- |",
         " --- |".repeat(heads.len())
     );
-    let cases: Vec<(Setting, Rules)> = [A, B, C]
-        .into_iter()
+    let cases: Vec<(Setting, Rules)> = arguments
+        .settings()
         .flat_map(|setting| BOTH.map(|rules| (setting, rules)))
         .collect();
     let measured = cases
