@@ -20,7 +20,7 @@ struct Arguments {
     /// What runs the flows. Only cards in RTL write results; the others take seconds instead of minutes.
     #[arg(long, value_enum, default_value = "rtl")]
     engine: Engine,
-    /// Seeds per point. Without it 8 for loss, 4 for order and threshold on the model; 4, 10 and 1 on cards; 3 for death.
+    /// Seeds per point. Without it 8 for loss, 4 for order and threshold on the model; 2, 10 and 1 on cards; 3 for death.
     /// For loss the published rules get a third of those, and what something is asked of gets more until its standard error
     /// is small.
     #[arg(long)]
@@ -61,10 +61,10 @@ impl Arguments {
 
     /// Simulated time and seeds of a point. Cards get less time, a millisecond of two takes seconds, and as many seeds as
     /// it takes for the point to say something.
-    fn extent(&self, engine: Engine, model: u64, cards: u64) -> (Ps, u64) {
+    fn extent(&self, engine: Engine, model: u64, (us, seeds): (u64, u64)) -> (Ps, u64) {
         let (us, seeds) = match engine {
             Engine::Model => (20_000, model),
-            Engine::StandIn | Engine::Rtl => (2_000, cards),
+            Engine::StandIn | Engine::Rtl => (us, seeds),
         };
         (self.us.unwrap_or(us) * US, self.seeds.unwrap_or(seeds))
     }
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
 }
 
 fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
-    let (time, seeds) = arguments.extent(engine, 8, 4);
+    let (time, seeds) = arguments.extent(engine, 8, (4_000, 2));
     let file = target().join("loss.json");
     let losses = match arguments.losses.is_empty() {
         true => &loss::LOSSES[..],
@@ -176,7 +176,7 @@ fn deaths(engine: Engine, seeds: u64) -> Result<()> {
 }
 
 fn orders(engine: Engine, arguments: &Arguments) -> Result<()> {
-    let (time, seeds) = arguments.extent(engine, 4, 10);
+    let (time, seeds) = arguments.extent(engine, 4, (2_000, 10));
     println!(
         "\n## Distance of accepted packets from the next in order, with cross traffic, {} us\n",
         time / US
@@ -235,7 +235,7 @@ fn over_seeds(
 }
 
 fn thresholds(engine: Engine, arguments: &Arguments) -> Result<()> {
-    let (time, seeds) = arguments.extent(engine, 4, 1);
+    let (time, seeds) = arguments.extent(engine, 4, (2_000, 1));
     println!(
         "\n## Goodput against the ECN threshold K: 40 Gb/s host, n equal paths, 1 KiB, delta 32\n"
     );

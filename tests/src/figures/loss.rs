@@ -77,7 +77,8 @@ pub fn measure(engine: Engine, case: &Case, time: Ps, seed: u64) -> Result<Measu
 }
 
 /// Goodput of a case as the mean of `seeds`, which run in parallel, and the counts of all of them. With `error` it takes
-/// `seeds` more until the standard error is at most that part of the goodput, or [`MOST`] times as many have run.
+/// `seeds` more, twice as many at least, until the standard error is at most that part of the goodput or [`MOST`] times as
+/// many have run.
 pub fn mean(
     engine: Engine,
     case: &Case,
@@ -92,7 +93,7 @@ pub fn mean(
             .map(|seed| measure(engine, case, time, seed))
             .collect::<Result<Vec<_>>>()?;
         all.extend(more);
-        if error.is_none_or(|error| standard_error(&all) <= error) {
+        if error.is_none_or(|error| batch > 0 && standard_error(&all) <= error) {
             break;
         }
     }
