@@ -125,7 +125,7 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
             both: true,
             rto_floor: arguments.rto_floor,
         };
-        let both = loss::mean(engine, &case, time, seeds, None)?;
+        let both = loss::mean(engine, &case, time, seeds, loss::Until::Once)?;
         println!(
             "with 1 % of the ACKs on that path lost too: {:.1} Gb/s\n",
             both.gbps

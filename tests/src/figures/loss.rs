@@ -76,16 +76,33 @@ pub fn measure(engine: Engine, case: &Case, time: Ps, seed: u64) -> Result<Measu
     })
 }
 
-/// Goodput of a case as the mean of `seeds`, which run in parallel, and the counts of all of them. With `error` it takes
-/// `seeds` more, twice as many at least, until the standard error is at most that part of the goodput or [`MOST`] times as
-/// many have run.
-pub fn mean(
-    engine: Engine,
-    case: &Case,
-    time: Ps,
-    seeds: u64,
-    error: Option<f64>,
-) -> Result<Measured> {
+/// How sure a [`mean`] has to be.
+#[derive(Clone, Copy, Debug)]
+pub enum Until {
+    /// As sure as its seeds make it.
+    Once,
+    /// Its standard error is at most this part of it.
+    Error(f64),
+    /// As that, or it is four standard errors away from this rate.
+    Decided(f64, f64),
+}
+
+impl Until {
+    fn reached(self, runs: &[Measured]) -> bool {
+        let (mean, error) = mean_and_error(runs);
+        match self {
+            Until::Once => true,
+            Until::Error(most) => error <= most * mean,
+            Until::Decided(most, rate) => {
+                error <= most * mean || (mean - rate).abs() >= 4.0 * error
+            }
+        }
+    }
+}
+
+/// Goodput of a case as the mean of `seeds`, which run in parallel, and the counts of all of them. If it is not sure enough
+/// by then, and something is asked, it takes `seeds` more, twice as many at least and [`MOST`] times as many at most.
+pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64, until: Until) -> Result<Measured> {
     let mut all: Vec<Measured> = Vec::new();
     for batch in 0..MOST {
         let more = (batch * seeds + 1..=(batch + 1) * seeds)
@@ -93,7 +110,7 @@ pub fn mean(
             .map(|seed| measure(engine, case, time, seed))
             .collect::<Result<Vec<_>>>()?;
         all.extend(more);
-        if error.is_none_or(|error| batch > 0 && standard_error(&all) <= error) {
+        if matches!(until, Until::Once) || batch > 0 && until.reached(&all) {
             break;
         }
     }
@@ -113,12 +130,12 @@ pub fn mean(
 /// Most batches of seeds of a [`mean`].
 const MOST: u64 = 12;
 
-/// Standard error of the mean goodput, as part of it.
-fn standard_error(runs: &[Measured]) -> f64 {
+/// Mean goodput and its standard error.
+fn mean_and_error(runs: &[Measured]) -> (f64, f64) {
     let count = runs.len() as f64;
     let mean = runs.iter().map(|m| m.gbps).sum::<f64>() / count;
     let squares: f64 = runs.iter().map(|m| (m.gbps - mean).powi(2)).sum();
-    (squares / (count - 1.0) / count).sqrt() / mean
+    (mean, (squares / (count - 1.0) / count).sqrt())
 }
 
 /// Goodput of the three ways to use a network with one loss.
@@ -204,7 +221,7 @@ fn wanted(setting: &Setting, loss: f64) -> (f64, f64) {
 const ERRORS: (f64, f64) = (0.01, 0.007);
 
 /// All losses of a setting, each a mean of `seeds`, of a third of them for the published rules, of which nothing is asked,
-/// and of as many as it takes where something is asked. `each` sees every row as soon as it is there.
+/// and of as many as it takes to be sure where something is asked. `each` sees every row as soon as it is there.
 pub fn rows(
     engine: Engine,
     (setting, rto_floor): (Setting, u16),
@@ -215,7 +232,7 @@ pub fn rows(
 ) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     for &loss in losses {
-        let one = |rules, seeds, error| {
+        let one = |rules, seeds, until| {
             let case = Case {
                 setting,
                 rules,
@@ -223,21 +240,24 @@ pub fn rows(
                 both: false,
                 rto_floor,
             };
-            mean(engine, &case, time, seeds, error)
+            mean(engine, &case, time, seeds, until)
         };
         let (kept, gain) = wanted(&setting, loss);
         // Without loss is what the others are parts of.
-        let kept = kept > 0.0 || rows.is_empty();
-        let (single, (published, extended)) = rayon::join(
-            || one(Rules::SinglePath, seeds, (gain > 0.0).then_some(ERRORS.0)),
-            || {
-                rayon::join(
-                    || one(Rules::Published, seeds.div_ceil(3), None),
-                    || one(Rules::Extended, seeds, kept.then_some(ERRORS.1)),
-                )
-            },
+        let extended = match kept > 0.0 || rows.is_empty() {
+            true => Until::Error(ERRORS.1),
+            false => Until::Once,
+        };
+        let (published, extended) = rayon::join(
+            || one(Rules::Published, seeds.div_ceil(3), Until::Once),
+            || one(Rules::Extended, seeds, extended),
         );
-        let (single, published, extended) = (single?, published?, extended?);
+        let (published, extended) = (published?, extended?);
+        let single = match gain > 0.0 {
+            true => Until::Decided(ERRORS.0, extended.gbps / gain),
+            false => Until::Once,
+        };
+        let single = one(Rules::SinglePath, seeds, single)?;
         let row = Row {
             setting,
             loss,
