@@ -12,6 +12,9 @@ use rayon::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+/// The rules that are compared.
+const BOTH: [Rules; 2] = [Rules::Published, Rules::Extended];
+
 /// Measures the transport in simulated networks.
 #[derive(Parser)]
 struct Arguments {
@@ -125,7 +128,7 @@ fn losses(engine: Engine, arguments: &Arguments) -> Result<()> {
             both: true,
             rto_floor: arguments.rto_floor,
         };
-        let both = loss::mean(engine, &case, time, seeds, loss::Until::Once)?;
+        let both = loss::mean(engine, &case, time, seeds, None)?;
         println!(
             "with 1 % of the ACKs on that path lost too: {:.1} Gb/s\n",
             both.gbps
@@ -215,9 +218,6 @@ fn orders(engine: Engine, arguments: &Arguments) -> Result<()> {
     }
     Ok(())
 }
-
-/// The rules that are compared.
-const BOTH: [Rules; 2] = [Rules::Published, Rules::Extended];
 
 /// Mean rate and the counts of all seeds, which run in parallel.
 fn over_seeds(

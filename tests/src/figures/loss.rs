@@ -78,31 +78,36 @@ pub fn measure(engine: Engine, case: &Case, time: Ps, seed: u64) -> Result<Measu
 
 /// How sure a [`mean`] has to be.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
-    /// As sure as its seeds make it.
-    Once,
-    /// Its standard error is at most this part of it.
-    Error(f64),
-    /// As that, or it is four standard errors away from this rate.
-    Decided(f64, f64),
+pub struct Precision {
+    /// Its standard error is at most this part of it,
+    pub error: f64,
+    /// or it is four standard errors away from this rate, Gb/s.
+    pub limit: Option<f64>,
 }
 
-impl Until {
-    fn reached(self, runs: &[Measured]) -> bool {
-        let (mean, error) = mean_and_error(runs);
-        match self {
-            Until::Once => true,
-            Until::Error(most) => error <= most * mean,
-            Until::Decided(most, rate) => {
-                error <= most * mean || (mean - rate).abs() >= 4.0 * error
-            }
-        }
+impl Precision {
+    fn reached(&self, runs: &[Measured]) -> bool {
+        let mean = average(runs, |m| m.gbps);
+        let squares = average(runs, |m| (m.gbps - mean).powi(2));
+        let error = (squares / (runs.len() as f64 - 1.0)).sqrt();
+        let decided = |limit: f64| (mean - limit).abs() >= 4.0 * error;
+        error <= self.error * mean || self.limit.is_some_and(decided)
     }
 }
 
-/// Goodput of a case as the mean of `seeds`, which run in parallel, and the counts of all of them. If it is not sure enough
-/// by then, and something is asked, it takes `seeds` more, twice as many at least and [`MOST`] times as many at most.
-pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64, until: Until) -> Result<Measured> {
+fn average(runs: &[Measured], value: impl Fn(&Measured) -> f64) -> f64 {
+    runs.iter().map(value).sum::<f64>() / runs.len() as f64
+}
+
+/// Goodput of a case as the mean of `seeds`, which run in parallel, and the counts of all of them. For a precision it takes
+/// twice as many at least, and goes on up to [`MOST`] times as many.
+pub fn mean(
+    engine: Engine,
+    case: &Case,
+    time: Ps,
+    seeds: u64,
+    precision: Option<Precision>,
+) -> Result<Measured> {
     let mut all: Vec<Measured> = Vec::new();
     for batch in 0..MOST {
         let more = (batch * seeds + 1..=(batch + 1) * seeds)
@@ -110,18 +115,17 @@ pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64, until: Until) -> 
             .map(|seed| measure(engine, case, time, seed))
             .collect::<Result<Vec<_>>>()?;
         all.extend(more);
-        if matches!(until, Until::Once) || batch > 0 && until.reached(&all) {
+        if precision.is_none_or(|precision| batch > 0 && precision.reached(&all)) {
             break;
         }
     }
-    let mean = |value: fn(&Measured) -> f64| all.iter().map(value).sum::<f64>() / all.len() as f64;
     let mut tally = Tally::default();
     for one in &all {
         tally.add(&one.tally);
     }
     Ok(Measured {
-        gbps: mean(|m| m.gbps),
-        share: mean(|m| m.share),
+        gbps: average(&all, |m| m.gbps),
+        share: average(&all, |m| m.share),
         tally,
         seeds: all.len() as u64,
     })
@@ -129,14 +133,6 @@ pub fn mean(engine: Engine, case: &Case, time: Ps, seeds: u64, until: Until) -> 
 
 /// Most batches of seeds of a [`mean`].
 const MOST: u64 = 12;
-
-/// Mean goodput and its standard error.
-fn mean_and_error(runs: &[Measured]) -> (f64, f64) {
-    let count = runs.len() as f64;
-    let mean = runs.iter().map(|m| m.gbps).sum::<f64>() / count;
-    let squares: f64 = runs.iter().map(|m| (m.gbps - mean).powi(2)).sum();
-    (mean, (squares / (count - 1.0) / count).sqrt())
-}
 
 /// Goodput of the three ways to use a network with one loss.
 #[derive(Clone, Debug)]
@@ -216,12 +212,16 @@ fn wanted(setting: &Setting, loss: f64) -> (f64, f64) {
     (kept, gain)
 }
 
-/// Standard errors that are aimed at where something is asked: of the single path, each of whose losses costs it a recovery,
-/// so that seeds differ by some per cent, and of the extended rules.
-const ERRORS: (f64, f64) = (0.01, 0.007);
+/// Standard error that is aimed at where a multiple of the single path is asked for. Each loss costs it a recovery, so its
+/// seeds differ by some per cent.
+const SINGLE_ERROR: f64 = 0.01;
+
+/// The same of the extended rules, where a part of their loss-free goodput is asked for.
+const EXTENDED_ERROR: f64 = 0.007;
 
 /// All losses of a setting, each a mean of `seeds`, of a third of them for the published rules, of which nothing is asked,
-/// and of as many as it takes to be sure where something is asked. `each` sees every row as soon as it is there.
+/// and of as many as it takes to be sure where something is asked. The first loss is 0: the others are measured by it. `each`
+/// sees every row as soon as it is there.
 pub fn rows(
     engine: Engine,
     (setting, rto_floor): (Setting, u16),
@@ -232,7 +232,7 @@ pub fn rows(
 ) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     for &loss in losses {
-        let one = |rules, seeds, until| {
+        let one = |rules, seeds, precision| {
             let case = Case {
                 setting,
                 rules,
@@ -240,24 +240,23 @@ pub fn rows(
                 both: false,
                 rto_floor,
             };
-            mean(engine, &case, time, seeds, until)
+            mean(engine, &case, time, seeds, precision)
         };
         let (kept, gain) = wanted(&setting, loss);
-        // Without loss is what the others are parts of.
-        let extended = match kept > 0.0 || rows.is_empty() {
-            true => Until::Error(ERRORS.1),
-            false => Until::Once,
-        };
+        let precise = (kept > 0.0 || rows.is_empty()).then_some(Precision {
+            error: EXTENDED_ERROR,
+            limit: None,
+        });
         let (published, extended) = rayon::join(
-            || one(Rules::Published, seeds.div_ceil(3), Until::Once),
-            || one(Rules::Extended, seeds, extended),
+            || one(Rules::Published, seeds.div_ceil(3), None),
+            || one(Rules::Extended, seeds, precise),
         );
         let (published, extended) = (published?, extended?);
-        let single = match gain > 0.0 {
-            true => Until::Decided(ERRORS.0, extended.gbps / gain),
-            false => Until::Once,
-        };
-        let single = one(Rules::SinglePath, seeds, single)?;
+        let precise = (gain > 0.0).then(|| Precision {
+            error: SINGLE_ERROR,
+            limit: Some(extended.gbps / gain),
+        });
+        let single = one(Rules::SinglePath, seeds, precise)?;
         let row = Row {
             setting,
             loss,

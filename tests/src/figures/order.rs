@@ -10,8 +10,8 @@ use mprdma_sim::time::{Ps, US};
 const MESSAGE: u32 = 64;
 const PAUSE: Ps = 20 * US;
 
-/// Goodput and counts of the measured flow, from card 0 to card 1, while cards 2 and 3 on the same leaves send each other messages
-/// of random length at random times.
+/// Goodput and counts of the measured flow, from card 0 to card 1, while cards 2 and 3 on the same leaves send each other
+/// messages of random length at random times.
 pub fn measure(
     engine: Engine,
     setting: &Setting,
